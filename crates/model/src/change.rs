@@ -18,7 +18,7 @@ pub struct Change {
     /// The epoch of the claim under which the attempt ran. If the job's is newer, the change is fenced.
     pub epoch: Epoch,
     /// The revision that this change follows. If the job is one revision further and this claim wrote that one, the change was
-    /// committed before and its answer was lost: the verdict is `Committed`, and nothing is written.
+    /// committed before and its answer was lost: the outcome is `Committed`, and nothing is written.
     pub rev: Rev,
     /// The worker that ran it.
     pub worker: WorkerId,
@@ -35,7 +35,7 @@ pub struct Change {
     /// The branch that counts this job's end, and the items the job represents before this change.
     pub branch_member: Option<BranchMember>,
     /// What a step of a machine or workflow writes besides its outcome.
-    pub step: Option<Box<Step>>,
+    pub step: Option<Box<StepWrites>>,
     /// How the attempt or step ended.
     pub outcome: Outcome,
 }
@@ -98,7 +98,7 @@ impl Change {
 
 /// What a step of a machine or workflow writes besides its outcome.
 #[derive(Clone, PartialEq, Debug, Default)]
-pub struct Step {
+pub struct StepWrites {
     /// The stage that ran. The store records a transition from it to the stage it led to; `None` records nothing.
     pub from_stage: Option<String>,
     /// The stage the job is in from now on, with its data; `None` leaves both as they are.
@@ -144,7 +144,7 @@ pub struct Step {
     pub unwind: Option<Box<Unwind>>,
 }
 
-impl Step {
+impl StepWrites {
     /// Returns the promoted jobs with a first attempt. The store puts them where that attempt leads, not into the ready set.
     pub fn attempted_jobs(&self) -> HashSet<JobId> {
         self.first_attempts.iter().map(|attempt| attempt.job).collect()
@@ -259,7 +259,7 @@ impl Outcome {
 
 /// The store's answer to one change.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Verdict {
+pub enum CommitOutcome {
     /// It is written, now or by an earlier call whose answer was lost.
     Committed,
     /// It is written, but the claim is over although the change wanted the next step: the job is paused or being cancelled.

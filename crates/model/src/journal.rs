@@ -15,9 +15,9 @@ pub struct JournalEntry {
     /// refuses a change with an entry whose number is taken.
     pub seq: i32,
     /// What kind of call it was.
-    pub op: Op,
+    pub op: CallKind,
     /// What happened to the call.
-    pub mark: Mark,
+    pub mark: CallEvent,
     /// The name of the call.
     pub name: String,
     /// Distinguishes it from other calls of the same name.
@@ -68,7 +68,7 @@ macro_rules! numbered {
 
 numbered! {
     /// The kind of a call.
-    Op {
+    CallKind {
         /// A step.
         Step = 1 "step",
         /// A step whose writes to the store's database were committed with its entry.
@@ -92,7 +92,8 @@ numbered! {
         /// Which version of changed code the job runs.
         Version = 11 "version",
         /// Not a call: something that happened to the job, which was forked or has ended.
-        Life = 12 "life",
+        #[serde(rename = "life")]
+        Lifecycle = 12 "life",
         /// A value of the context, set by the step before it.
         Context = 13 "context",
         /// A branch: children spawned in it, until it is sealed.
@@ -106,7 +107,7 @@ numbered! {
 
 numbered! {
     /// What happened to a call.
-    Mark {
+    CallEvent {
         /// It began.
         Begun = 1 "begun",
         /// An attempt at it failed, and another follows.
@@ -124,10 +125,10 @@ numbered! {
     }
 }
 
-impl Mark {
+impl CallEvent {
     /// Whether the call succeeded.
     pub const fn is_done(self) -> bool {
-        matches!(self, Mark::Done | Mark::DoneWithUndo)
+        matches!(self, CallEvent::Done | CallEvent::DoneWithUndo)
     }
 }
 
@@ -147,12 +148,14 @@ mod tests {
 
     #[test]
     fn every_number_means_one_value() {
-        for op in Op::ALL {
-            assert_eq!(Op::from_number(op.number()), Some(*op));
+        for op in CallKind::ALL {
+            assert_eq!(CallKind::from_number(op.number()), Some(*op));
+            assert_eq!(serde_json::to_value(op).expect("written"), op.name());
         }
-        for mark in Mark::ALL {
-            assert_eq!(Mark::from_number(mark.number()), Some(*mark));
+        for mark in CallEvent::ALL {
+            assert_eq!(CallEvent::from_number(mark.number()), Some(*mark));
+            assert_eq!(serde_json::to_value(mark).expect("written"), mark.name());
         }
-        assert_eq!((Op::from_number(0), Mark::from_number(99)), (None, None));
+        assert_eq!((CallKind::from_number(0), CallEvent::from_number(99)), (None, None));
     }
 }

@@ -10,7 +10,7 @@
 //! 2. A worker claims ready jobs by [`rank`](rank::rank), within their [`RateLimit`]s, and receives each as a [`ClaimedJob`]
 //!    with an [`Epoch`].
 //! 3. The attempt runs the job's code. It writes only by committing a [`Change`], which names the epoch of its claim and the
-//!    [`Rev`] it follows. The store's [`Verdict`] is `Fenced` if the claim has ended meanwhile.
+//!    [`Rev`] it follows. The store's [`CommitOutcome`] is `Fenced` if the claim has ended meanwhile.
 //! 4. The [`Outcome`] of the change decides what is next: the job is done, failed or cancelled, is retried as its [`Retry`]
 //!    policy says, runs its next step, or parks until its [`Wait`] is over. If the worker dies, [`crash`] decides.
 //!
@@ -69,7 +69,7 @@ pub mod trace;
 
 pub use branch::{BranchCounts, BranchMember, BranchNo, BranchPosition, BranchUpdate, BranchWatch};
 pub use calendar::Calendar;
-pub use change::{Change, FirstAttempt, Outcome, Step, Verdict};
+pub use change::{Change, CommitOutcome, FirstAttempt, Outcome, StepWrites};
 pub use failure::{Failure, Reason};
 pub use id::{ClaimNo, Epoch, JobId, Rev, WorkerId};
 pub use job::{ClaimedJob, JobClaim, KindVersion, NewJob, Payload, Settings, SubmitOutcome, When};

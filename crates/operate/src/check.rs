@@ -4,7 +4,7 @@ use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
 use futures_util::FutureExt;
 use serde::Serialize;
-use windlass_model::{ClaimedJob, Failure, JobId, KindVersion, State, failure::class, journal::Op};
+use windlass_model::{ClaimedJob, Failure, JobId, KindVersion, State, failure::class, journal::CallKind};
 use windlass_store::{Filter, Job};
 
 use windlass_workflow::{
@@ -69,7 +69,7 @@ pub struct ChangedCall {
     /// How it differs.
     pub how: CallChange,
     /// What is called.
-    pub op: Op,
+    pub op: CallKind,
     /// The name of the call.
     pub name: String,
     /// Where in the source it is, or was when it was recorded.

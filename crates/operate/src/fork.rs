@@ -1,6 +1,6 @@
 //! Fork: starts a new job from part of another's journal.
 
-use windlass_model::{JobId, JournalEntry, journal::Op};
+use windlass_model::{JobId, JournalEntry, journal::CallKind};
 use windlass_store::{Actor, ControlOutcome, Filter, Fork as StoreFork};
 
 use windlass_workflow::Error;
@@ -140,7 +140,7 @@ impl Fork {
                 let is_meant = |entry: &&JournalEntry| {
                     entry.name == *name
                         && (key.is_none() || entry.key == *key)
-                        && !matches!(entry.op, Op::Context | Op::Life)
+                        && !matches!(entry.op, CallKind::Context | CallKind::Lifecycle)
                 };
                 match entries.iter().find(is_meant) {
                     Some(entry) => Ok(entry.seq),
@@ -159,7 +159,8 @@ fn known(entries: &[JournalEntry]) -> String {
     let mut names: Vec<&str> = Vec::new();
     // Entries of undos have a space in their names.
     let is_call = |entry: &&JournalEntry| {
-        !matches!(entry.op, Op::Context | Op::Life | Op::Now) && !entry.name.contains(' ')
+        !matches!(entry.op, CallKind::Context | CallKind::Lifecycle | CallKind::Now)
+            && !entry.name.contains(' ')
     };
     for entry in entries.iter().filter(is_call) {
         if !names.contains(&entry.name.as_str()) {

@@ -14,7 +14,9 @@ use std::{
 };
 
 use tokio::sync::{Notify, oneshot};
-use windlass_model::{Change, Failure, Outcome, Reason, Verdict, failure::class, limits::MAX_BATCH_BYTES};
+use windlass_model::{
+    Change, CommitOutcome, Failure, Outcome, Reason, failure::class, limits::MAX_BATCH_BYTES,
+};
 use windlass_store::Error;
 
 use crate::{
@@ -62,7 +64,7 @@ struct Owner {
     claim: Arc<ClaimGuard>,
     pool: Arc<QueuePool>,
     /// The caller that waits for the verdict, if one does.
-    reply: Option<oneshot::Sender<Verdict>>,
+    reply: Option<oneshot::Sender<CommitOutcome>>,
 }
 
 impl State {
@@ -136,12 +138,12 @@ impl Committer {
         change: Change,
         claim: &Arc<ClaimGuard>,
         pool: &Arc<QueuePool>,
-    ) -> Verdict {
+    ) -> CommitOutcome {
         let (reply, verdict) = oneshot::channel();
         let owner = Owner { claim: Arc::clone(claim), pool: Arc::clone(pool), reply: Some(reply) };
         self.add(core, Item { change, owner }).await;
         // Every change gets its verdict, unless the committer was closed: then the attempt must not continue.
-        verdict.await.unwrap_or(Verdict::Fenced)
+        verdict.await.unwrap_or(CommitOutcome::Fenced)
     }
 
     async fn add(&self, core: &Core, item: Item) {
@@ -193,9 +195,9 @@ impl Committer {
         add(&core.stats.commits, 1);
         let mut refused = Vec::new();
         let mut settled = Vec::with_capacity(changes.len());
-        let count = |wanted: &Verdict| verdicts.iter().filter(|verdict| *verdict == wanted).count();
-        add(&core.stats.committed, count(&Verdict::Committed) + count(&Verdict::Halted));
-        add(&core.stats.fenced, count(&Verdict::Fenced));
+        let count = |wanted: &CommitOutcome| verdicts.iter().filter(|verdict| *verdict == wanted).count();
+        add(&core.stats.committed, count(&CommitOutcome::Committed) + count(&CommitOutcome::Halted));
+        add(&core.stats.fenced, count(&CommitOutcome::Fenced));
         for ((change, verdict), Owner { claim, pool, reply }) in changes.into_iter().zip(verdicts).zip(owners)
         {
             if let Some(reply) = reply {
@@ -203,18 +205,18 @@ impl Committer {
             }
             match verdict {
                 // The job is still claimed, and continues.
-                Verdict::Committed if change.outcome == Outcome::Next => continue,
-                Verdict::Committed => core.after_commit(change, &pool),
-                Verdict::Halted => {
+                CommitOutcome::Committed if change.outcome == Outcome::Next => continue,
+                CommitOutcome::Committed => core.after_commit(change, &pool),
+                CommitOutcome::Halted => {
                     tracing::info!(job = %change.job, "the job was paused or cancelled; its claim is over");
                 }
-                Verdict::Fenced => {
+                CommitOutcome::Fenced => {
                     tracing::warn!(job = %change.job, epoch = change.epoch.0, "fenced: this worker no longer held the job");
                     // If it still does, another change was written under the same revision: then the job is released as the
                     // claim is dropped.
                     continue;
                 }
-                Verdict::Refused(why) => {
+                CommitOutcome::Refused(why) => {
                     add(&core.stats.refused, 1);
                     tracing::error!(job = %change.job, why, "the store refused an outcome; the job fails");
                     let owner = Owner { claim, pool, reply: None };
@@ -279,7 +281,7 @@ fn refusal(change: Change, why: &str) -> Change {
 /// Commits until the store has answered for all changes. Every call is a blind repeat of the one before, which
 /// `Execution::commit` allows. After an error half as many changes are sent, in case the batch was too much for a slow database.
 /// Once the committer is closed, changes without an answer count as fenced: their jobs are left to the reaper.
-async fn commit_until_answered(core: &Core, changes: &[Change]) -> Vec<Verdict> {
+async fn commit_until_answered(core: &Core, changes: &[Change]) -> Vec<CommitOutcome> {
     let mut backoff = Backoff::new(&core.env, "committing");
     let mut verdicts = Vec::with_capacity(changes.len());
     let mut size = changes.len();
@@ -300,7 +302,7 @@ async fn commit_until_answered(core: &Core, changes: &[Change]) -> Vec<Verdict> 
             Err(error) => {
                 core.metrics.count_error(StoreCall::Commit);
                 if core.committer.closed.load(Ordering::Acquire) {
-                    verdicts.resize(changes.len(), Verdict::Fenced);
+                    verdicts.resize(changes.len(), CommitOutcome::Fenced);
                     return verdicts;
                 }
                 size = (size / 2).max(1);

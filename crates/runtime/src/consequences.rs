@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use windlass_model::{Change, Outcome, Step, Wait};
+use windlass_model::{Change, Outcome, StepWrites, Wait};
 use windlass_store::JobEnd;
 
 use crate::{core::Core, pool::QueuePool};
@@ -43,7 +43,7 @@ impl Core {
     }
 
     /// Wakes the loops that a step concerns which submitted jobs or cancelled a branch.
-    fn after_step(&self, step: Option<&Step>) {
+    fn after_step(&self, step: Option<&StepWrites>) {
         let Some(step) = step else { return };
         if !step.children.is_empty() || !step.promoted.is_empty() {
             self.wake_pools();

@@ -9,7 +9,7 @@ use std::{
 
 use futures_util::FutureExt;
 use windlass_env::Env;
-use windlass_model::{Change, ClaimedJob, Failure, Outcome, Retry, Step, Verdict};
+use windlass_model::{Change, ClaimedJob, CommitOutcome, Failure, Outcome, Retry, StepWrites};
 
 use crate::{
     Attempt, Handler, Running, Started, StepResult, StepWriter,
@@ -45,7 +45,7 @@ impl Core {
             cancel: Arc::clone(&job.cancel),
         });
         if let Some(wait) = outcome::unmet_wait(&attempt, job.claimed_at) {
-            return Some(outcome::change(&attempt, Outcome::Wait(wait), Some(Step::default())));
+            return Some(outcome::change(&attempt, Outcome::Wait(wait), Some(StepWrites::default())));
         }
         let Started { running, timeout, stage, handles_own_end } = start(&**handler, &attempt);
         let limit = TimeLimit::new(job, timeout, handles_own_end, self.env.instant());
@@ -191,12 +191,12 @@ impl Execution<'_> {
             return Some(end);
         }
         let Attempt { writer, job, cancel, .. } = &**self.attempt;
-        if writer.is_in_doubt() && writer.settle(self.attempt).await != Verdict::Committed {
+        if writer.is_in_doubt() && writer.settle(self.attempt).await != CommitOutcome::Committed {
             return None;
         }
         if cancel.is_requested() && !matches!(end, AttemptEnd::Returned(_)) {
             // However it failed: the store ends the job, and unwinds it first if there is something to undo.
-            if writer.commit(self.attempt, Step::default()).await == Verdict::Halted {
+            if writer.commit(self.attempt, StepWrites::default()).await == CommitOutcome::Halted {
                 self.core.end_cancelled(job.id).await;
             }
             return None;

@@ -4,8 +4,8 @@ use std::{collections::HashMap, future::Future, pin::Pin, sync::Arc, time::Durat
 
 use tokio::sync::watch;
 use windlass_model::{
-    ClaimedJob, Failure, KindVersion, NewJob, Outcome, Payload, Retry, Step, Time, UnreadableSignal, Wait,
-    WorkerId,
+    ClaimedJob, Failure, KindVersion, NewJob, Outcome, Payload, Retry, StepWrites, Time, UnreadableSignal,
+    Wait, WorkerId,
 };
 use windlass_store::Actor;
 
@@ -99,7 +99,7 @@ pub enum StepResult {
     /// A workflow ends or parks.
     Commit {
         /// What is written with the outcome.
-        step: Option<Box<Step>>,
+        step: Option<Box<StepWrites>>,
         /// How it ended.
         outcome: Outcome,
     },

@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use windlass_model::{
-    BranchMember, Change, Failure, NewJob, Outcome, Reason, Rev, Step, Time, UnreadableSignal, Wait,
+    BranchMember, Change, Failure, NewJob, Outcome, Reason, Rev, StepWrites, Time, UnreadableSignal, Wait,
     WaitCondition, branch::BRANCH_SIGNAL, failure::class, limits::MAX_DELAY,
 };
 
@@ -82,7 +82,8 @@ impl ChangeBuilder<'_> {
 
     /// A change that ends the job.
     fn end(&self, outcome: Outcome) -> Change {
-        let step = self.stage.clone().map(|ran| Step { from_stage: Some(ran), ..Step::default() });
+        let step =
+            self.stage.clone().map(|ran| StepWrites { from_stage: Some(ran), ..StepWrites::default() });
         change(self.attempt, outcome, step)
     }
 
@@ -158,14 +159,14 @@ impl ChangeBuilder<'_> {
         if outcome == Outcome::Next && job.steps_since_wait >= MAX_STEPS_WITHOUT_WAIT {
             return Ok(self.end(too_many_steps(&name)));
         }
-        let step = Step {
+        let step = StepWrites {
             // Another attempt at the same step is no transition.
             from_stage: self.stage.clone().filter(|_| progresses),
             stage: Some((name, data)),
             unchanged,
             consumed,
             children,
-            ..Step::default()
+            ..StepWrites::default()
         };
         self.checked(change(self.attempt, outcome, Some(step)))
     }
@@ -180,7 +181,7 @@ impl ChangeBuilder<'_> {
         let condition = job.wait.clone().unwrap_or(WaitCondition::Nothing);
         let now = self.attempt.writer.now();
         let timeout = job.wait_until.map(|until| until.since(now).max(Duration::from_micros(1)));
-        let step = Step { unreadable, ..Step::default() };
+        let step = StepWrites { unreadable, ..StepWrites::default() };
         change(self.attempt, Outcome::Wait(Wait { condition, timeout }), Some(step))
     }
 
@@ -205,7 +206,7 @@ pub(crate) fn unmet_wait(attempt: &Attempt, now: Time) -> Option<Wait> {
 }
 
 /// The change that writes an outcome and a step, following the last change that the attempt committed.
-pub(crate) fn change(attempt: &Attempt, outcome: Outcome, step: Option<Step>) -> Change {
+pub(crate) fn change(attempt: &Attempt, outcome: Outcome, step: Option<StepWrites>) -> Change {
     let change = Change::new(&attempt.job, attempt.worker, attempt.started_at, outcome);
     let remaining = |member: BranchMember| BranchMember {
         items: member.items.saturating_sub(attempt.writer.items()),

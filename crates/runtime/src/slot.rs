@@ -3,7 +3,7 @@
 use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
 use futures_util::FutureExt;
-use windlass_model::{Outcome, Rev, Verdict, Wait};
+use windlass_model::{CommitOutcome, Outcome, Rev, Wait};
 
 use crate::{
     core::Core,
@@ -61,11 +61,11 @@ impl Core {
             };
             let rev = Rev(change.rev.0 + 1);
             match self.committer.commit_step(self, change, &job.claim, pool).await {
-                Verdict::Committed => {
+                CommitOutcome::Committed => {
                     job.unchanged_steps = if unchanged { job.unchanged_steps + 1 } else { 0 };
                     job.claimed = Arc::new(job.claimed.after_step(rev, stage, data, unchanged));
                 }
-                Verdict::Halted => {
+                CommitOutcome::Halted => {
                     self.end_cancelled(job.claimed.id).await;
                     return true;
                 }

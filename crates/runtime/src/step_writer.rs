@@ -12,7 +12,7 @@ use std::{
 
 use tokio::sync::{Mutex, Notify, watch};
 use windlass_env::Env;
-use windlass_model::{BranchNo, Change, Outcome, Rev, Step, Time, Verdict, WorkerId};
+use windlass_model::{BranchNo, Change, CommitOutcome, Outcome, Rev, StepWrites, Time, WorkerId};
 use windlass_store::{Error, Work};
 
 use crate::{Attempt, core::Core, outcome, pool::QueuePool, releaser::ClaimGuard};
@@ -117,10 +117,10 @@ impl StepWriter {
     }
 
     /// Commits a step after which the attempt continues. After any verdict but `Committed` the claim is over.
-    pub async fn commit(&self, attempt: &Attempt, step: Step) -> Verdict {
+    pub async fn commit(&self, attempt: &Attempt, step: StepWrites) -> CommitOutcome {
         if self.is_in_doubt() {
             match self.settle(attempt).await {
-                Verdict::Committed => {}
+                CommitOutcome::Committed => {}
                 verdict => return verdict,
             }
         }
@@ -129,20 +129,20 @@ impl StepWriter {
 
     /// Like [`StepWriter::commit`], for an attempt whose future may be dropped meanwhile: the step is committed all the same,
     /// and before anything else of the attempt.
-    pub async fn commit_detached(attempt: &Arc<Attempt>, step: Step) -> Verdict {
+    pub async fn commit_detached(attempt: &Arc<Attempt>, step: StepWrites) -> CommitOutcome {
         let owned = Arc::clone(attempt);
         attempt.writer.detach(async move { owned.writer.commit(&owned, step).await }).await
     }
 
     /// Runs a commit in a task of its own. A caller that commits may have to write the changes of others with its own, so it
     /// must not share its task with user code that blocks.
-    async fn detach(&self, commit: impl Future<Output = Verdict> + Send + 'static) -> Verdict {
+    async fn detach(&self, commit: impl Future<Output = CommitOutcome> + Send + 'static) -> CommitOutcome {
         let detached = DetachedCommit::new(&self.detached);
         let commit = self.core.runtime.spawn(async move {
             let _detached = detached;
             commit.await
         });
-        commit.await.unwrap_or(Verdict::Fenced)
+        commit.await.unwrap_or(CommitOutcome::Fenced)
     }
 
     /// Waits for detached commits. If the claim is over, returns whether that is because the job was paused or cancelled.
@@ -159,31 +159,33 @@ impl StepWriter {
 
     /// Settles whether a transaction in doubt was committed, for an attempt whose future may be dropped, or continues with
     /// other code, meanwhile. After `Committed` the journal shows which it was.
-    pub async fn settle_detached(attempt: &Arc<Attempt>) -> Verdict {
+    pub async fn settle_detached(attempt: &Arc<Attempt>) -> CommitOutcome {
         let owned = Arc::clone(attempt);
         attempt.writer.detach(async move { owned.writer.settle(&owned).await }).await
     }
 
     /// Settles whether a transaction in doubt was committed: another change under the same revision is applied only if the
     /// transaction was not, and then the transaction never can be. `Committed` is returned in both cases.
-    pub(crate) async fn settle(&self, attempt: &Attempt) -> Verdict {
-        let verdict = self.write(attempt, Step::default()).await;
+    pub(crate) async fn settle(&self, attempt: &Attempt) -> CommitOutcome {
+        let verdict = self.write(attempt, StepWrites::default()).await;
         self.in_doubt.store(false, Ordering::Release);
         verdict
     }
 
-    async fn write(&self, attempt: &Attempt, step: Step) -> Verdict {
+    async fn write(&self, attempt: &Attempt, step: StepWrites) -> CommitOutcome {
         let _guard = self.commit_lock.lock().await;
-        let Some(claim) = self.claim.upgrade().filter(|_| !self.is_closed()) else { return Verdict::Fenced };
+        let Some(claim) = self.claim.upgrade().filter(|_| !self.is_closed()) else {
+            return CommitOutcome::Fenced;
+        };
         let promoted = step.promoted.iter().filter_map(|job| Some(job.branch_position.as_ref()?.items));
         let items = step.items + promoted.sum::<u32>();
         let change = outcome::change(attempt, Outcome::Next, Some(step));
         if let Err(invalid) = self.core.store.limits().check_change(&change) {
-            return Verdict::Refused(invalid.to_string());
+            return CommitOutcome::Refused(invalid.to_string());
         }
         self.core.committer.wait_for_room().await;
         let verdict = self.core.committer.commit_step(&self.core, change, &claim, &self.pool).await;
-        if verdict == Verdict::Committed {
+        if verdict == CommitOutcome::Committed {
             self.items.fetch_add(items, Ordering::AcqRel);
         }
         self.record(&verdict);
@@ -192,19 +194,19 @@ impl StepWriter {
 
     /// Runs writes of the user's own and commits a step with them, in one transaction; see
     /// [`windlass_store::Execution::transact`]. After an error the transaction is in doubt: call [`StepWriter::settle_detached`].
-    pub async fn transact(&self, work: Work<'_>) -> Result<Option<Verdict>, Error> {
+    pub async fn transact(&self, work: Work<'_>) -> Result<Option<CommitOutcome>, Error> {
         if self.is_closed() {
-            return Ok(Some(Verdict::Fenced));
+            return Ok(Some(CommitOutcome::Fenced));
         }
         self.in_doubt.store(true, Ordering::Release);
         let verdict = self.core.store.transact(None, work).await?;
         self.in_doubt.store(false, Ordering::Release);
         match &verdict {
             // Rolled back; the claim continues.
-            None | Some(Verdict::Refused(_)) => {}
+            None | Some(CommitOutcome::Refused(_)) => {}
             Some(verdict) => {
                 self.record(verdict);
-                if *verdict == Verdict::Halted {
+                if *verdict == CommitOutcome::Halted {
                     self.core.ledger.settle(self.claim.upgrade().and_then(|claim| claim.end()).into_iter());
                 }
             }
@@ -213,13 +215,13 @@ impl StepWriter {
     }
 
     /// Moves to the next revision, or ends the claim.
-    fn record(&self, verdict: &Verdict) {
+    fn record(&self, verdict: &CommitOutcome) {
         match verdict {
-            Verdict::Committed => {
+            CommitOutcome::Committed => {
                 self.rev.fetch_add(1, Ordering::AcqRel);
             }
             verdict => {
-                self.halted.fetch_or(*verdict == Verdict::Halted, Ordering::AcqRel);
+                self.halted.fetch_or(*verdict == CommitOutcome::Halted, Ordering::AcqRel);
                 self.over.store(true, Ordering::Release);
             }
         }
@@ -299,7 +301,7 @@ impl StepWriter {
 
 impl Attempt {
     /// A change that follows what the attempt has committed so far.
-    pub fn change(&self, outcome: Outcome, step: Option<Step>) -> Change {
+    pub fn change(&self, outcome: Outcome, step: Option<StepWrites>) -> Change {
         outcome::change(self, outcome, step)
     }
 }

@@ -8,7 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use windlass_model::{Change, Failure, Verdict};
+use windlass_model::{Change, CommitOutcome, Failure};
 use windlass_store::Store;
 
 use crate::{
@@ -152,11 +152,13 @@ impl Core {
             Ok(verdicts) => {
                 for (GivenUp { change, claim, pool }, verdict) in pending.drain(..).zip(verdicts) {
                     match verdict {
-                        Verdict::Committed | Verdict::Halted => self.ledger.settle(claim.end().into_iter()),
+                        CommitOutcome::Committed | CommitOutcome::Halted => {
+                            self.ledger.settle(claim.end().into_iter())
+                        }
                         // If a transaction of the attempt took its revision, the job is still claimed.
-                        Verdict::Fenced | Verdict::Refused(_) => claim.release(),
+                        CommitOutcome::Fenced | CommitOutcome::Refused(_) => claim.release(),
                     }
-                    if verdict == Verdict::Committed {
+                    if verdict == CommitOutcome::Committed {
                         add(&self.stats.committed, 1);
                         self.after_commit(change, &pool);
                     }

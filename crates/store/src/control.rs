@@ -6,7 +6,7 @@ use serde::Serialize;
 use windlass_model::{
     Epoch, Failure, JobId, JournalEntry, NewJob, Payload, RateLimit, Rev, Schedule, State, Time, When,
     failure::class,
-    journal::{Mark, Op},
+    journal::{CallEvent, CallKind},
 };
 
 use crate::{Fut, Now};
@@ -193,8 +193,8 @@ impl Fork {
     pub(crate) fn entry(&self, now: Time) -> JournalEntry {
         JournalEntry {
             seq: self.before,
-            op: Op::Life,
-            mark: Mark::Begun,
+            op: CallKind::Lifecycle,
+            mark: CallEvent::Begun,
             name: Fork::ENTRY.into(),
             key: None,
             line: None,

@@ -4,8 +4,8 @@ use std::{sync::Arc, time::Duration};
 
 use serde::{Deserialize, Serialize};
 use windlass_model::{
-    Change, ClaimNo, ClaimedJob, Epoch, Failure, JobClaim, JobId, KindVersion, NewJob, NewSignal, Payload,
-    Reason, State, SubmitOutcome, Time, Verdict, WorkerId,
+    Change, ClaimNo, ClaimedJob, CommitOutcome, Epoch, Failure, JobClaim, JobId, KindVersion, NewJob,
+    NewSignal, Payload, Reason, State, SubmitOutcome, Time, WorkerId,
 };
 
 use crate::{Actor, Fut, Now};
@@ -94,7 +94,7 @@ pub trait Execution: Send + Sync + 'static {
     /// A crash before the commit leaves the jobs claimed with their old revision, for the reaper. A crash after leaves the
     /// changes applied. The signal to a branch's parent may follow in a transaction of its own; a crash before that one leaves
     /// it to [`crate::Maintenance::poll_branches`].
-    fn commit<'a>(&'a self, now: Now, changes: &'a [Change]) -> Fut<'a, Vec<Verdict>>;
+    fn commit<'a>(&'a self, now: Now, changes: &'a [Change]) -> Fut<'a, Vec<CommitOutcome>>;
 
     /// Runs the caller's own writes and one change in one transaction: afterwards both are committed, or neither.
     ///
@@ -107,7 +107,7 @@ pub trait Execution: Send + Sync + 'static {
     /// was committed: commit something else under the same revision, which settles it, and read the journal.
     ///
     /// On SQLite the work holds the only writer of the file, and on PostgreSQL a connection of its own.
-    fn transact<'a>(&'a self, now: Now, work: Work<'a>) -> Fut<'a, Option<Verdict>>;
+    fn transact<'a>(&'a self, now: Now, work: Work<'a>) -> Fut<'a, Option<CommitOutcome>>;
 
     /// Delivers signals, all of them in one transaction, and returns what happened to each, in order.
     ///

@@ -3,8 +3,8 @@
 use std::{path::PathBuf, sync::Arc};
 
 use windlass_model::{
-    Change, ClaimNo, JobClaim, JobId, JournalEntry, Limits, NewJob, NewSignal, Payload, Rev, Signal,
-    SubmitOutcome, Time, Verdict, WorkerId,
+    Change, ClaimNo, CommitOutcome, JobClaim, JobId, JournalEntry, Limits, NewJob, NewSignal, Payload, Rev,
+    Signal, SubmitOutcome, Time, WorkerId,
 };
 
 use crate::{
@@ -51,8 +51,8 @@ wrapper! {
         register_worker(now: Now, worker: &'a NewWorker) -> Fut<'a, bool>;
         submit(now: Now, jobs: &'a [NewJob], claim_on_submit: Option<ClaimOnSubmit>) -> Fut<'a, Vec<SubmitOutcome>>;
         claim(now: Now, request: &'a ClaimRequest) -> Fut<'a, ClaimBatch>;
-        commit(now: Now, changes: &'a [Change]) -> Fut<'a, Vec<Verdict>>;
-        transact(now: Now, work: Work<'a>) -> Fut<'a, Option<Verdict>>;
+        commit(now: Now, changes: &'a [Change]) -> Fut<'a, Vec<CommitOutcome>>;
+        transact(now: Now, work: Work<'a>) -> Fut<'a, Option<CommitOutcome>>;
         signal(now: Now, signals: &'a [NewSignal]) -> Fut<'a, Vec<SignalOutcome>>;
         release(now: Now, jobs: &'a [JobClaim]) -> Fut<'a, usize>;
         release_claims(now: Now, worker: WorkerId, numbers: &'a [ClaimNo]) -> Fut<'a, usize>;

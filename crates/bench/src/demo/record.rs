@@ -18,7 +18,7 @@ use std::{
 use anyhow::Context;
 use windlass::{
     JobId,
-    model::{Change, Outcome, Verdict},
+    model::{Change, CommitOutcome, Outcome},
 };
 
 /// The record of one process.
@@ -56,15 +56,15 @@ impl Record {
     }
 
     /// The store has answered a commit.
-    pub(super) fn verdicts(&self, changes: &[Change], verdicts: &[Verdict]) {
+    pub(super) fn verdicts(&self, changes: &[Change], verdicts: &[CommitOutcome]) {
         let mut lines = String::new();
         for (change, verdict) in changes.iter().zip(verdicts) {
             let outcome = if matches!(change.outcome, Outcome::Retry { .. }) { "retry" } else { "final" };
             let verdict = match verdict {
-                Verdict::Halted => unreachable!("no job of the demo has steps"),
-                Verdict::Committed => "committed",
-                Verdict::Fenced => "fenced",
-                Verdict::Refused(_) => "refused",
+                CommitOutcome::Halted => unreachable!("no job of the demo has steps"),
+                CommitOutcome::Committed => "committed",
+                CommitOutcome::Fenced => "fenced",
+                CommitOutcome::Refused(_) => "refused",
             };
             lines +=
                 &format!("answer {} {} {} {outcome} {verdict}\n", change.job, change.epoch.0, change.rev.0);

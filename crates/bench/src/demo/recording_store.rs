@@ -9,7 +9,7 @@ use std::sync::Arc;
 use tokio::sync::watch;
 use windlass::{
     JobId, Time,
-    model::{Change, ClaimNo, JobClaim, NewJob, NewSignal, SubmitOutcome, Verdict, WorkerId},
+    model::{Change, ClaimNo, CommitOutcome, JobClaim, NewJob, NewSignal, SubmitOutcome, WorkerId},
     store::{
         CancelRequest, ClaimBatch, ClaimOnSubmit, ClaimRequest, Fut, JobEnd, NewWorker, Now, ReapReport,
         ReapRequest, RenewRequest, Renewal, SignalOutcome, Store, TimerReport, Wrapper,
@@ -90,13 +90,14 @@ pub(super) struct RecordingStore {
 }
 
 impl RecordingStore {
-    fn answered(&self, changes: &[Change], verdicts: &[Verdict]) {
+    fn answered(&self, changes: &[Change], verdicts: &[CommitOutcome]) {
         self.record.verdicts(changes, verdicts);
         let is_final = |change: &Change| !matches!(change.outcome, windlass::model::Outcome::Retry { .. });
         let pairs = || changes.iter().zip(verdicts);
-        let done =
-            pairs().filter(|(change, verdict)| is_final(change) && **verdict == Verdict::Committed).count();
-        let fenced = pairs().filter(|(_, verdict)| **verdict == Verdict::Fenced).count();
+        let done = pairs()
+            .filter(|(change, verdict)| is_final(change) && **verdict == CommitOutcome::Committed)
+            .count();
+        let fenced = pairs().filter(|(_, verdict)| **verdict == CommitOutcome::Fenced).count();
         (self.on_commit)(done, fenced);
         if self.gate.is_zombie() && changes.iter().any(|change| Some(&change.job) == self.held.get()) {
             self.gate.open();
@@ -119,7 +120,7 @@ impl Wrapper for RecordingStore {
         &*self.store
     }
 
-    fn commit<'a>(&'a self, now: Now, changes: &'a [Change]) -> Fut<'a, Vec<Verdict>> {
+    fn commit<'a>(&'a self, now: Now, changes: &'a [Change]) -> Fut<'a, Vec<CommitOutcome>> {
         Box::pin(async move {
             let verdicts = {
                 let _inside = self.gate.enter(true).await;
@@ -130,7 +131,7 @@ impl Wrapper for RecordingStore {
         })
     }
 
-    fn transact<'a>(&'a self, now: Now, work: windlass::store::Work<'a>) -> Fut<'a, Option<Verdict>> {
+    fn transact<'a>(&'a self, now: Now, work: windlass::store::Work<'a>) -> Fut<'a, Option<CommitOutcome>> {
         gated!(self, transact(now, work))
     }
 

@@ -8,7 +8,7 @@ use std::{
 use windlass::{
     Engine, Time,
     env::IdSource,
-    model::{Change, ClaimNo, KindVersion, NewJob, Outcome, Payload, Verdict},
+    model::{Change, ClaimNo, CommitOutcome, KindVersion, NewJob, Outcome, Payload},
     store::{ClaimRequest, NewWorker, Store},
 };
 
@@ -91,7 +91,7 @@ async fn claim_and_commit(store: Arc<dyn Store>, worker: windlass::model::Worker
         };
         let changes: Vec<Change> = batch.jobs.into_iter().map(change).collect();
         let verdicts = store.commit(None, &changes).await?;
-        committed += verdicts.iter().filter(|verdict| **verdict == Verdict::Committed).count();
+        committed += verdicts.iter().filter(|verdict| **verdict == CommitOutcome::Committed).count();
     }
     unreachable!("the numbers do not end")
 }

@@ -11,7 +11,7 @@ use std::{
 use windlass::{
     Engine, Filter, Handle, Time,
     env::IdSource,
-    model::{Change, ClaimNo, ClaimedJob, KindVersion, NewJob, Outcome, Payload, Step, Verdict},
+    model::{Change, ClaimNo, ClaimedJob, CommitOutcome, KindVersion, NewJob, Outcome, Payload, StepWrites},
     prelude::*,
     store::{ClaimRequest, NewWorker, Store},
 };
@@ -115,12 +115,12 @@ async fn floor(stores: &Stores, n: usize, steps: u32) -> anyhow::Result<f64> {
                     0 => Outcome::Done(Payload::json(n.to_string().into_bytes())),
                     _ => Outcome::Next,
                 };
-                let step = Step { from_stage: ran.clone(), stage, ..Step::default() };
+                let step = StepWrites { from_stage: ran.clone(), stage, ..StepWrites::default() };
                 Change { step: Some(Box::new(step)), ..Change::new(job, worker, now, outcome) }
             };
             let changes: Vec<Change> = jobs.iter().enumerate().map(change).collect();
             let verdicts = store.commit(None, &changes).await?;
-            committed += verdicts.iter().filter(|verdict| **verdict == Verdict::Committed).count();
+            committed += verdicts.iter().filter(|verdict| **verdict == CommitOutcome::Committed).count();
             jobs.iter_mut().for_each(|job| job.rev.0 += 1);
         }
     }

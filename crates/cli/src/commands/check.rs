@@ -163,7 +163,7 @@ fn line(call: &ChangedCall) -> String {
 mod tests {
     use windlass::{
         Failure,
-        model::{KindVersion, journal::Op},
+        model::{KindVersion, journal::CallKind},
     };
 
     use super::*;
@@ -186,10 +186,10 @@ mod tests {
             example: job,
         };
         let changed = vec![
-            call(CallChange::NotReached, Op::Step, "charge", "a.rs:7", true, 1_100),
-            call(CallChange::NotReached, Op::Sleep, "rest", "a.rs:8", false, 1),
-            call(CallChange::UndoRemoved, Op::Step, "book", "a.rs:6", true, 1),
-            call(CallChange::New, Op::Step, "pay", "a.rs:9", false, 1_100),
+            call(CallChange::NotReached, CallKind::Step, "charge", "a.rs:7", true, 1_100),
+            call(CallChange::NotReached, CallKind::Sleep, "rest", "a.rs:8", false, 1),
+            call(CallChange::UndoRemoved, CallKind::Step, "book", "a.rs:6", true, 1),
+            call(CallChange::New, CallKind::Step, "pay", "a.rs:9", false, 1_100),
         ];
         let broken = vec![Broken { job, kind: kind.clone(), key: Some("o-7".into()), why }];
         let checked = Checked {

@@ -4,7 +4,7 @@ use super::{
     Invalid, Limits, MAX_CHILDREN, MAX_KEY_BYTES, MAX_NAME_BYTES, check_key, check_stage, check_text,
     invalid, quoted,
 };
-use crate::{BranchUpdate, Change, JournalEntry, NewJob, Outcome, Step};
+use crate::{BranchUpdate, Change, JournalEntry, NewJob, Outcome, StepWrites};
 
 impl Limits {
     /// Checks a change before it is committed: its sizes, its names, and that it accounts for no item of a block twice.
@@ -42,7 +42,7 @@ impl Limits {
         Err(invalid(format!("the value {} of the context", quoted(name)), why, hint))
     }
 
-    fn check_step_size(&self, change: &Change, step: &Step) -> Result<(), Invalid> {
+    fn check_step_size(&self, change: &Change, step: &StepWrites) -> Result<(), Invalid> {
         let (bytes, max) = (change.bytes(), self.step);
         if bytes > max {
             let why = format!("have {bytes} bytes together, more than the {max} that one commit may write");
@@ -78,7 +78,7 @@ impl Limits {
 }
 
 /// Checks that a block accounts for each of its items at most once, and promotes them within its own branch.
-fn check_promoted(change: &Change, step: &Step) -> Result<(), Invalid> {
+fn check_promoted(change: &Change, step: &StepWrites) -> Result<(), Invalid> {
     let positions = || step.promoted.iter().map(|job| job.branch_position.as_deref());
     let promoted: u32 = positions().flatten().map(|position| position.items).sum();
     let left = change.branch_member.map_or(0, |member| member.items);
@@ -99,7 +99,7 @@ fn check_promoted(change: &Change, step: &Step) -> Result<(), Invalid> {
 }
 
 /// Checks that each first attempt is that of one promoted item, and that it did not succeed.
-fn check_first_attempts(step: &Step) -> Result<(), Invalid> {
+fn check_first_attempts(step: &StepWrites) -> Result<(), Invalid> {
     let what = "the first attempt at a promoted item";
     let mut jobs = step.attempted_jobs();
     if jobs.len() < step.first_attempts.len() {
@@ -153,7 +153,7 @@ mod tests {
     }
 
     /// The change of a block with 3 items left in branch 7.
-    fn block(step: Step) -> Change {
+    fn block(step: StepWrites) -> Change {
         let claimed = job(1).claimed_at_submit(ClaimNo(1), Epoch(0), Time(0));
         let member = BranchMember { parent: job(0).id, branch: BranchNo(7), items: 3 };
         Change {
@@ -165,8 +165,8 @@ mod tests {
 
     #[test]
     fn a_block_accounts_for_each_item_once_and_promotes_within_its_branch() {
-        let check = |step: Step| Limits::default().check_change(&block(step));
-        let promote = |items, promoted| Step { items, promoted, ..Step::default() };
+        let check = |step: StepWrites| Limits::default().check_change(&block(step));
+        let promote = |items, promoted| StepWrites { items, promoted, ..StepWrites::default() };
         assert_eq!(check(promote(1, vec![promoted(2, 7, 2)])), Ok(()));
         for (step, text) in [
             (promote(2, vec![promoted(2, 7, 2)]), "are 4, more than the 3 left"),
@@ -184,7 +184,11 @@ mod tests {
     fn a_first_attempt_belongs_to_one_promoted_item_and_did_not_succeed() {
         let check = |items, first_attempts| {
             let promoted = vec![promoted(2, 7, items)];
-            Limits::default().check_change(&block(Step { promoted, first_attempts, ..Step::default() }))
+            Limits::default().check_change(&block(StepWrites {
+                promoted,
+                first_attempts,
+                ..StepWrites::default()
+            }))
         };
         assert_eq!(check(1, vec![first_attempt(2, retry())]), Ok(()));
         for (items, attempts, text) in [
@@ -200,7 +204,9 @@ mod tests {
 
     #[test]
     fn a_child_of_a_branch_has_no_key_and_a_step_has_bounded_children() {
-        let check = |children| Limits::default().check_change(&block(Step { children, ..Step::default() }));
+        let check = |children| {
+            Limits::default().check_change(&block(StepWrites { children, ..StepWrites::default() }))
+        };
         let keyed = NewJob { key: Some("a".into()), ..promoted(2, 9, 1) };
         assert!(
             check(vec![keyed]).expect_err("a key").to_string().contains("the key of a child of a branch")

@@ -13,7 +13,7 @@ mod tests;
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
-use windlass_model::{JournalEntry, State, WaitCondition, journal::Op, merge::BranchProgress};
+use windlass_model::{JournalEntry, State, WaitCondition, journal::CallKind, merge::BranchProgress};
 use windlass_store::Branch;
 
 use read::Call;
@@ -46,7 +46,7 @@ pub struct Graph {
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Node {
     /// What was called.
-    pub op: Op,
+    pub op: CallKind,
     /// Its name.
     pub name: String,
     /// How many of the calls are in each state.

@@ -6,7 +6,7 @@ use windlass_model::{
     BranchNo, JournalEntry, State, WaitCondition,
     branch::BRANCH_SIGNAL,
     calendar::Missed,
-    journal::{Mark, Op},
+    journal::{CallEvent, CallKind},
     merge::BranchProgress,
     wait::CHILD_SIGNAL,
 };
@@ -16,7 +16,7 @@ use super::{CallState, Run};
 
 /// A call of one job. All ticks of a repeat are one call.
 pub(super) struct Call {
-    pub(super) op: Op,
+    pub(super) op: CallKind,
     pub(super) name: String,
     /// The position of its first entry.
     pub(super) first: i32,
@@ -42,7 +42,7 @@ impl Call {
     }
 
     /// A call that the job waits for and that has no entry yet.
-    fn unrecorded(op: Op, name: &str, key: Option<String>) -> Call {
+    fn unrecorded(op: CallKind, name: &str, key: Option<String>) -> Call {
         Call {
             op,
             name: name.to_owned(),
@@ -64,18 +64,18 @@ impl Call {
     pub(super) fn note(&self) -> Option<String> {
         let of = self.key.as_ref().map(|key| format!("{key}: ")).unwrap_or_default();
         // The key of a merge or a reduce has the names of its branches.
-        if matches!(self.op, Op::Merge | Op::Reduce) {
+        if matches!(self.op, CallKind::Merge | CallKind::Reduce) {
             return self.key.as_ref().map(|key| format!("of {}", key.replace(',', ", ")));
         }
         let note = match (self.op, &self.child, self.number) {
-            (Op::Child, Some(child), _) => format!("job {child}"),
-            (Op::Select, _, Some(number)) => {
+            (CallKind::Child, Some(child), _) => format!("job {child}"),
+            (CallKind::Select, _, Some(number)) => {
                 // As in the code: `First2::A`.
                 let letter = char::from(b'A' + u8::try_from(number).unwrap_or(0).min(25));
                 format!("first was {letter}")
             }
-            (Op::Version, _, Some(number)) => format!("version {number}"),
-            (Op::Repeat, ..) => match (self.ticks, self.missed) {
+            (CallKind::Version, _, Some(number)) => format!("version {number}"),
+            (CallKind::Repeat, ..) => match (self.ticks, self.missed) {
                 (1, 0) => "1 tick".to_owned(),
                 (ticks, 0) => format!("{ticks} ticks"),
                 (ticks, missed) => format!("{ticks} ticks, {missed} missed"),
@@ -91,48 +91,48 @@ impl Call {
 
     fn add_entry(&mut self, entry: &JournalEntry) {
         // A voided or undone call that runs again starts over.
-        let again = !matches!(entry.mark, Mark::Undone | Mark::NotUndone);
+        let again = !matches!(entry.mark, CallEvent::Undone | CallEvent::NotUndone);
         if again && self.last.is_some() {
             (self.first, self.last, self.fate) = (entry.seq, None, CallState::Waiting);
         }
         match entry.mark {
-            Mark::Begun if entry.op == Op::Child => {
+            CallEvent::Begun if entry.op == CallKind::Child => {
                 self.child = serde_json::from_slice(&entry.payload.bytes).ok();
             }
-            Mark::Begun if entry.op == Op::Branch => {
+            CallEvent::Begun if entry.op == CallKind::Branch => {
                 self.branch = serde_json::from_slice(&entry.payload.bytes).ok();
             }
-            Mark::Begun => {}
-            Mark::Tried => {
+            CallEvent::Begun => {}
+            CallEvent::Tried => {
                 self.tries += 1;
                 self.fate = CallState::Tried;
             }
-            Mark::Done | Mark::DoneWithUndo => {
+            CallEvent::Done | CallEvent::DoneWithUndo => {
                 (self.last, self.fate) = (Some(entry.seq), CallState::Done);
-                if matches!(entry.op, Op::Select | Op::Version) {
+                if matches!(entry.op, CallKind::Select | CallKind::Version) {
                     self.number = serde_json::from_slice(&entry.payload.bytes).ok();
                 }
             }
-            Mark::Failed => (self.last, self.fate) = (Some(entry.seq), CallState::Failed),
-            Mark::Undone => self.fate = CallState::Undone,
-            Mark::NotUndone => self.fate = CallState::NotUndone,
+            CallEvent::Failed => (self.last, self.fate) = (Some(entry.seq), CallState::Failed),
+            CallEvent::Undone => self.fate = CallState::Undone,
+            CallEvent::NotUndone => self.fate = CallState::NotUndone,
         }
     }
 
     /// Adds an entry of a repeat.
     fn add_tick(&mut self, entry: &JournalEntry) {
         match (&entry.key, entry.mark) {
-            (None, Mark::Begun) => {
+            (None, CallEvent::Begun) => {
                 let progress = serde_json::from_slice::<serde_json::Value>(&entry.payload.bytes).ok();
                 let ticks = progress.and_then(|progress| progress.get("ticks")?.as_u64());
                 self.ticks = ticks.unwrap_or(0).max(self.ticks);
             }
             (None, _) => self.add_entry(entry),
-            (Some(key), Mark::Failed) if key.starts_with("missed ") => {
+            (Some(key), CallEvent::Failed) if key.starts_with("missed ") => {
                 let missed = serde_json::from_slice::<Missed>(&entry.payload.bytes);
                 self.missed += missed.map_or(1, |missed| missed.count);
             }
-            (Some(_), Mark::Tried) => self.fate = CallState::Tried,
+            (Some(_), CallEvent::Tried) => self.fate = CallState::Tried,
             (Some(_), _) => self.fate = CallState::Waiting,
         }
     }
@@ -144,24 +144,24 @@ pub(super) fn calls(run: Run<'_>) -> Vec<Call> {
     let mut known: HashMap<(&str, Option<&str>), usize> = HashMap::new();
     let mut selects = Vec::new();
     for entry in run.entries {
-        let of_an_undo = entry.mark == Mark::Tried && entry.name.starts_with("undo ");
-        if matches!(entry.op, Op::Context | Op::Now | Op::Life) || of_an_undo {
+        let of_an_undo = entry.mark == CallEvent::Tried && entry.name.starts_with("undo ");
+        if matches!(entry.op, CallKind::Context | CallKind::Now | CallKind::Lifecycle) || of_an_undo {
             continue;
         }
-        let key = entry.key.as_deref().filter(|_| entry.op != Op::Repeat);
+        let key = entry.key.as_deref().filter(|_| entry.op != CallKind::Repeat);
         let index = *known.entry((&entry.name, key)).or_insert_with(|| {
             calls.push(Call::new(entry, key.map(String::from)));
             calls.len() - 1
         });
         match entry.op {
-            Op::Repeat => calls[index].add_tick(entry),
+            CallKind::Repeat => calls[index].add_tick(entry),
             _ => calls[index].add_entry(entry),
         }
-        if entry.op == Op::Select {
+        if entry.op == CallKind::Select {
             selects.push(entry.seq);
         }
     }
-    for call in calls.iter_mut().filter(|call| call.op == Op::Branch) {
+    for call in calls.iter_mut().filter(|call| call.op == CallKind::Branch) {
         call.children = spawned(call, run.branches);
     }
     awaited(&mut calls, run.wait.filter(|_| run.state == State::Waiting));
@@ -170,7 +170,7 @@ pub(super) fn calls(run: Run<'_>) -> Vec<Call> {
     }
     for call in calls.iter_mut().filter(|call| call.last.is_none()) {
         // A call that started before a select and has not ended has lost it.
-        let lost = selects.iter().find(|select| call.op != Op::Repeat && call.first < **select);
+        let lost = selects.iter().find(|select| call.op != CallKind::Repeat && call.first < **select);
         match lost {
             Some(select) => (call.last, call.fate) = (Some(select - 1), CallState::Left),
             None if run.state.is_final() => (call.last, call.fate) = (Some(i32::MAX - 1), CallState::Left),
@@ -200,8 +200,8 @@ fn merging(calls: &mut Vec<Call>, branches: &[Branch]) {
         let mut names: Vec<&str> = of.map(|branch| branch.name.as_str()).collect();
         names.sort_unstable();
         let key = Some(names.join(","));
-        if !calls.iter().any(|call| call.op == Op::Merge && call.key == key && call.last.is_none()) {
-            calls.push(Call::unrecorded(Op::Merge, "merge", key));
+        if !calls.iter().any(|call| call.op == CallKind::Merge && call.key == key && call.last.is_none()) {
+            calls.push(Call::unrecorded(CallKind::Merge, "merge", key));
         }
     }
 }
@@ -209,7 +209,8 @@ fn merging(calls: &mut Vec<Call>, branches: &[Branch]) {
 /// Adds the signals that a job waits for without an entry: a wait without a time limit has none.
 fn awaited(calls: &mut Vec<Call>, wait: Option<&WaitCondition>) {
     let Some(WaitCondition::Signals { names, .. }) = wait else { return };
-    let listens = |call: &&Call| call.last.is_none() && matches!(call.op, Op::Signal | Op::ContinueIf);
+    let listens =
+        |call: &&Call| call.last.is_none() && matches!(call.op, CallKind::Signal | CallKind::ContinueIf);
     let names: Vec<&str> = names
         .iter()
         .map(|name| name.name.as_str())
@@ -220,7 +221,7 @@ fn awaited(calls: &mut Vec<Call>, wait: Option<&WaitCondition>) {
     }
     for name in names {
         if !calls.iter().filter(listens).any(|call| call.name == name) {
-            calls.push(Call::unrecorded(Op::Signal, name, None));
+            calls.push(Call::unrecorded(CallKind::Signal, name, None));
         }
     }
 }

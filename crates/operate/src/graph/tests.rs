@@ -2,26 +2,27 @@
 
 use windlass_model::{
     JournalEntry, Payload, State, Time, WaitCondition,
-    journal::{Mark, Op},
+    journal::{CallEvent, CallKind},
     wait::SignalName,
 };
 
 use super::{CallState, Graph, Point, Run};
 
 /// A journal, from what each entry says: op, mark, name, key and payload.
-fn journal(entries: &[(Op, Mark, &str, Option<&str>, &str)]) -> Vec<JournalEntry> {
-    let entry = |(seq, (op, mark, name, key, payload)): (usize, &(Op, Mark, &str, Option<&str>, &str))| {
-        JournalEntry {
-            seq: i32::try_from(seq).expect("short"),
-            op: *op,
-            mark: *mark,
-            name: (*name).to_owned(),
-            key: key.map(String::from),
-            line: None,
-            at: Time(seq as i64),
-            payload: Payload::json(payload.as_bytes().to_vec()),
-        }
-    };
+fn journal(entries: &[(CallKind, CallEvent, &str, Option<&str>, &str)]) -> Vec<JournalEntry> {
+    let entry =
+        |(seq, (op, mark, name, key, payload)): (usize, &(CallKind, CallEvent, &str, Option<&str>, &str))| {
+            JournalEntry {
+                seq: i32::try_from(seq).expect("short"),
+                op: *op,
+                mark: *mark,
+                name: (*name).to_owned(),
+                key: key.map(String::from),
+                line: None,
+                at: Time(seq as i64),
+                payload: Payload::json(payload.as_bytes().to_vec()),
+            }
+        };
     entries.iter().enumerate().map(entry).collect()
 }
 
@@ -45,17 +46,17 @@ fn notes<'a>(graph: &'a Graph, name: &str) -> &'a [String] {
 
 #[test]
 fn calls_follow_each_other_and_loops_are_one_node() {
-    use Mark::{Done, Failed, Tried};
+    use CallEvent::{Done, Failed, Tried};
     let entries = journal(&[
-        (Op::Step, Tried, "reserve", None, "{}"),
-        (Op::Step, Done, "reserve", None, "1"),
-        (Op::Now, Done, "windlass.now", Some("1"), "5"),
-        (Op::Step, Done, "add", Some("1"), "1"),
-        (Op::Step, Done, "pack", Some("1"), "1"),
-        (Op::Step, Done, "add", Some("2"), "1"),
-        (Op::Context, Done, "progress", None, "1"),
-        (Op::Step, Failed, "pack", Some("2"), "{}"),
-        (Op::Life, Failed, "windlass.ended", None, "{\"voids\":[7]}"),
+        (CallKind::Step, Tried, "reserve", None, "{}"),
+        (CallKind::Step, Done, "reserve", None, "1"),
+        (CallKind::Now, Done, "windlass.now", Some("1"), "5"),
+        (CallKind::Step, Done, "add", Some("1"), "1"),
+        (CallKind::Step, Done, "pack", Some("1"), "1"),
+        (CallKind::Step, Done, "add", Some("2"), "1"),
+        (CallKind::Context, Done, "progress", None, "1"),
+        (CallKind::Step, Failed, "pack", Some("2"), "{}"),
+        (CallKind::Lifecycle, Failed, "windlass.ended", None, "{\"voids\":[7]}"),
     ]);
     let graph = of(&entries, State::Failed);
     assert_eq!(edges(&graph), ["^>reserve", "reserve>add", "add>pack", "pack>add", "pack>failed"]);
@@ -67,15 +68,15 @@ fn calls_follow_each_other_and_loops_are_one_node() {
 
 #[test]
 fn calls_in_progress_together_are_side_by_side() {
-    use Mark::{Begun, Done};
+    use CallEvent::{Begun, Done};
     let id = "\"0199f0c2-6f7a-7000-8000-3d2a2d6b8c91\"";
     let entries = journal(&[
-        (Op::Step, Done, "plan", None, "1"),
-        (Op::Child, Begun, "long", None, id),
-        (Op::Step, Done, "one", None, "1"),
-        (Op::Step, Done, "two", None, "1"),
-        (Op::Child, Done, "long", None, "1"),
-        (Op::Step, Done, "join", None, "1"),
+        (CallKind::Step, Done, "plan", None, "1"),
+        (CallKind::Child, Begun, "long", None, id),
+        (CallKind::Step, Done, "one", None, "1"),
+        (CallKind::Step, Done, "two", None, "1"),
+        (CallKind::Child, Done, "long", None, "1"),
+        (CallKind::Step, Done, "join", None, "1"),
     ]);
     let graph = of(&entries, State::Done);
     assert_eq!(
@@ -89,13 +90,13 @@ fn calls_in_progress_together_are_side_by_side() {
 
 #[test]
 fn a_select_shows_which_call_was_first_and_which_were_left() {
-    use Mark::{Begun, Done};
+    use CallEvent::{Begun, Done};
     let entries = journal(&[
-        (Op::Sleep, Begun, "late", None, "9"),
-        (Op::Signal, Done, "decision", None, "true"),
-        (Op::Select, Done, "who", None, "0"),
-        (Op::Version, Done, "pay", None, "2"),
-        (Op::Signal, Begun, "paid", None, "99"),
+        (CallKind::Sleep, Begun, "late", None, "9"),
+        (CallKind::Signal, Done, "decision", None, "true"),
+        (CallKind::Select, Done, "who", None, "0"),
+        (CallKind::Version, Done, "pay", None, "2"),
+        (CallKind::Signal, Begun, "paid", None, "99"),
     ]);
     let names = vec![
         SignalName { name: "paid".into(), every: false },
@@ -122,20 +123,20 @@ fn a_select_shows_which_call_was_first_and_which_were_left() {
 
 #[test]
 fn a_repeat_has_its_ticks_and_an_undo_its_result() {
-    use Mark::{Begun, Done, Failed, NotUndone, Tried, Undone};
+    use CallEvent::{Begun, Done, Failed, NotUndone, Tried, Undone};
     let missed =
         serde_json::json!({ "from": Time(1), "to": Time(2), "count": 3, "at_least": false }).to_string();
     let entries = journal(&[
-        (Op::Step, Done, "pay", None, "1"),
-        (Op::Step, Done, "book", None, "1"),
-        (Op::Repeat, Failed, "beat", Some("missed 1"), &missed),
-        (Op::Repeat, Done, "beat", Some("t1"), "null"),
-        (Op::Repeat, Begun, "beat", None, r#"{"from": 1, "last": 2, "ticks": 12}"#),
-        (Op::Repeat, Done, "beat", None, "[null]"),
-        (Op::Step, Failed, "ship", None, "{}"),
-        (Op::Step, Tried, "undo book", None, "{}"),
-        (Op::Step, NotUndone, "book", None, "{}"),
-        (Op::Step, Undone, "pay", None, "null"),
+        (CallKind::Step, Done, "pay", None, "1"),
+        (CallKind::Step, Done, "book", None, "1"),
+        (CallKind::Repeat, Failed, "beat", Some("missed 1"), &missed),
+        (CallKind::Repeat, Done, "beat", Some("t1"), "null"),
+        (CallKind::Repeat, Begun, "beat", None, r#"{"from": 1, "last": 2, "ticks": 12}"#),
+        (CallKind::Repeat, Done, "beat", None, "[null]"),
+        (CallKind::Step, Failed, "ship", None, "{}"),
+        (CallKind::Step, Tried, "undo book", None, "{}"),
+        (CallKind::Step, NotUndone, "book", None, "{}"),
+        (CallKind::Step, Undone, "pay", None, "null"),
     ]);
     let graph = of(&entries, State::Failed);
     assert_eq!(edges(&graph), ["^>pay", "pay>book", "book>beat", "beat>ship", "ship>failed"]);
@@ -145,9 +146,10 @@ fn a_repeat_has_its_ticks_and_an_undo_its_result() {
 
 #[test]
 fn jobs_of_a_kind_are_overlaid() {
-    use Mark::{Done, Failed};
-    let good = journal(&[(Op::Step, Done, "a", None, "1"), (Op::Step, Done, "b", None, "1")]);
-    let bad = journal(&[(Op::Step, Failed, "a", None, "{}"), (Op::Step, Done, "amends", None, "1")]);
+    use CallEvent::{Done, Failed};
+    let good = journal(&[(CallKind::Step, Done, "a", None, "1"), (CallKind::Step, Done, "b", None, "1")]);
+    let bad =
+        journal(&[(CallKind::Step, Failed, "a", None, "{}"), (CallKind::Step, Done, "amends", None, "1")]);
     let run = |entries| Run { entries, state: State::Done, wait: None, branches: &[] };
     let graph = Graph::of_kind([run(&good), run(&good), run(&bad)]);
     let counted: Vec<(String, u64)> =
@@ -160,7 +162,7 @@ fn jobs_of_a_kind_are_overlaid() {
 #[test]
 fn names_are_escaped_in_both_formats() {
     let evil = "</text><script>alert(\"1\")</script>]; & ";
-    let entries = journal(&[(Op::Step, Mark::Done, evil, Some(evil), "1")]);
+    let entries = journal(&[(CallKind::Step, CallEvent::Done, evil, Some(evil), "1")]);
     let graph = of(&entries, State::Done);
     let svg = graph.to_svg(evil);
     assert!(!svg.contains("<script") && svg.contains("&lt;script&gt;"), "{svg}");
@@ -172,12 +174,12 @@ fn names_are_escaped_in_both_formats() {
 
 #[test]
 fn a_branch_is_one_node_with_its_count() {
-    use Mark::{Begun, Done};
+    use CallEvent::{Begun, Done};
     let entries = journal(&[
-        (Op::Branch, Begun, "items", None, "4294967296"),
-        (Op::Branch, Done, "items", None, "4294967296"),
-        (Op::Merge, Done, "merge", Some("items"), "{}"),
-        (Op::Reduce, Done, "reduce", Some("items"), "7"),
+        (CallKind::Branch, Begun, "items", None, "4294967296"),
+        (CallKind::Branch, Done, "items", None, "4294967296"),
+        (CallKind::Merge, Done, "merge", Some("items"), "{}"),
+        (CallKind::Reduce, Done, "reduce", Some("items"), "7"),
     ]);
     let branch = windlass_store::Branch {
         job: windlass_model::JobId::from_parts(1, 0, 0),

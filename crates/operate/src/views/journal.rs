@@ -6,7 +6,7 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 use windlass_model::{
     Failure, JobId, JournalEntry, Payload, Time,
-    journal::{Mark, Op},
+    journal::{CallEvent, CallKind},
 };
 use windlass_workflow::{Error, failure_of};
 
@@ -37,9 +37,9 @@ pub struct EntryView {
     /// Its position in the journal.
     pub seq: i32,
     /// What was called.
-    pub op: Op,
+    pub op: CallKind,
     /// What happened to the call.
-    pub mark: Mark,
+    pub mark: CallEvent,
     /// The call's name.
     pub name: String,
     /// The call's key.

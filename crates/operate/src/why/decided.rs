@@ -5,7 +5,7 @@ use std::collections::HashMap;
 
 use windlass_model::{
     JobId, JournalEntry,
-    journal::{Mark, Op},
+    journal::{CallEvent, CallKind},
 };
 
 use windlass_workflow::engine::{ENDED, RESUMED, voids_of};
@@ -40,7 +40,7 @@ pub(super) fn ending(journal: &[JournalEntry]) -> Ending<'_> {
         if std::mem::take(&mut ended) {
             not_undone.clear();
         }
-        if entry.op == Op::Life {
+        if entry.op == CallKind::Lifecycle {
             if entry.name == RESUMED {
                 not_undone.clear();
             }
@@ -51,8 +51,10 @@ pub(super) fn ending(journal: &[JournalEntry]) -> Ending<'_> {
             calls.retain(|_, call| call.end.is_none_or(|end| !voids.contains(&end.seq)));
             continue;
         }
-        let is_tick = entry.op == Op::Repeat && entry.key.is_some();
-        if is_tick || matches!(entry.op, Op::Context | Op::Now | Op::Version | Op::Select) {
+        let is_tick = entry.op == CallKind::Repeat && entry.key.is_some();
+        if is_tick
+            || matches!(entry.op, CallKind::Context | CallKind::Now | CallKind::Version | CallKind::Select)
+        {
             continue;
         }
         let call = calls.entry((&entry.name, entry.key.as_deref())).or_insert(Call {
@@ -61,10 +63,10 @@ pub(super) fn ending(journal: &[JournalEntry]) -> Ending<'_> {
             undone: false,
         });
         match entry.mark {
-            Mark::Begun | Mark::Tried => {}
-            Mark::Undone => call.undone = true,
-            Mark::NotUndone => not_undone.push(entry),
-            Mark::Done | Mark::DoneWithUndo | Mark::Failed => {
+            CallEvent::Begun | CallEvent::Tried => {}
+            CallEvent::Undone => call.undone = true,
+            CallEvent::NotUndone => not_undone.push(entry),
+            CallEvent::Done | CallEvent::DoneWithUndo | CallEvent::Failed => {
                 if call.undone {
                     (call.first, call.undone) = (entry, false);
                 }
@@ -81,8 +83,8 @@ pub(super) fn ending(journal: &[JournalEntry]) -> Ending<'_> {
     let last =
         |of: fn(&JournalEntry) -> bool| ended(false).filter(move |end| of(end)).max_by_key(|end| end.seq);
     // Most likely the last failure that the code handled; otherwise the last result it received.
-    let decided = last(|end| end.mark == Mark::Failed)
-        .or_else(|| last(|end| !matches!(end.op, Op::Sleep | Op::Branch)));
+    let decided = last(|end| end.mark == CallEvent::Failed)
+        .or_else(|| last(|end| !matches!(end.op, CallKind::Sleep | CallKind::Branch)));
     // A retry runs an undone step again. If that step ended after the call, its new result may decide.
     let decided = decided.filter(|decided| ended(true).all(|undone| undone.seq < decided.seq));
     ending.fork_before = decided.and_then(|decided| {

@@ -4,7 +4,7 @@ use windlass_model::{
     BranchCounts, BranchNo, BranchPoll, BranchWatch, Epoch, Failure, KindVersion, Merge, Payload, Rev,
     Settings, WaitCondition, WorkerId,
     branch::BRANCH_SIGNAL,
-    journal::{Mark, Op},
+    journal::{CallEvent, CallKind},
 };
 use windlass_store::{CancelHold, Serves, Summary};
 
@@ -507,8 +507,8 @@ fn a_parent_has_the_progress_of_its_branches_and_what_blocks_them() {
 }
 
 /// A journal with these entries, numbered from 0.
-fn journal(entries: &[(Op, Mark, &str, &str)]) -> Vec<JournalEntry> {
-    let entry = |(seq, (op, mark, name, text)): (usize, &(Op, Mark, &str, &str))| JournalEntry {
+fn journal(entries: &[(CallKind, CallEvent, &str, &str)]) -> Vec<JournalEntry> {
+    let entry = |(seq, (op, mark, name, text)): (usize, &(CallKind, CallEvent, &str, &str))| JournalEntry {
         seq: seq as i32,
         op: *op,
         mark: *mark,
@@ -521,7 +521,7 @@ fn journal(entries: &[(Op, Mark, &str, &str)]) -> Vec<JournalEntry> {
     entries.iter().enumerate().map(entry).collect()
 }
 
-fn hint(job: &Job, entries: &[(Op, Mark, &str, &str)]) -> String {
+fn hint(job: &Job, entries: &[(CallKind, CallEvent, &str, &str)]) -> String {
     let hint = explain(job, &Holds::default(), &[], &journal(entries), &[], NOW).hint;
     assert!(hint.ends_with('.') && !hint.contains("  "), "{hint:?}");
     hint.replace(&id(1).to_string(), "JOB")
@@ -531,8 +531,14 @@ fn hint(job: &Job, entries: &[(Op, Mark, &str, &str)]) -> String {
 fn an_end_that_a_recorded_result_decided_needs_a_fork() {
     let mut stopped = job(State::Failed);
     (stopped.summary.reason, stopped.failure) = (Some(Reason::Stopped), Some(Failure::stop("declined")));
-    let (check, pay) = ((Op::Step, Mark::Done, "check", "1"), (Op::Step, Mark::DoneWithUndo, "pay", "1"));
-    let (refund, sleep) = ((Op::Step, Mark::Undone, "pay", "null"), (Op::Sleep, Mark::Done, "sleep", "null"));
+    let (check, pay) = (
+        (CallKind::Step, CallEvent::Done, "check", "1"),
+        (CallKind::Step, CallEvent::DoneWithUndo, "pay", "1"),
+    );
+    let (refund, sleep) = (
+        (CallKind::Step, CallEvent::Undone, "pay", "null"),
+        (CallKind::Sleep, CallEvent::Done, "sleep", "null"),
+    );
     let fork = |name: &str, before: &str| {
         format!(
             "A retry cannot help, because it replays the recorded result of the step {name:?}; so run that again in a new \
@@ -542,9 +548,9 @@ fn an_end_that_a_recorded_result_decided_needs_a_fork() {
     // The last result that it received.
     assert_eq!(hint(&stopped, &[check, sleep]), fork("check", "") + "check`.");
     // A failure that the code handled, and no call that a retry would run again.
-    let failed = (Op::Step, Mark::Failed, "ask", "{}");
+    let failed = (CallKind::Step, CallEvent::Failed, "ask", "{}");
     assert_eq!(
-        hint(&stopped, &[check, failed, (Op::Step, Mark::Done, "sorry", "1")]),
+        hint(&stopped, &[check, failed, (CallKind::Step, CallEvent::Done, "sorry", "1")]),
         fork("ask", "") + "ask`."
     );
     // A fork would take an undone step over as done.
@@ -552,7 +558,7 @@ fn an_end_that_a_recorded_result_decided_needs_a_fork() {
     assert_eq!(hint(&stopped, &[pay, check, refund]), fork("check", before) + "pay`.");
     // A retry runs undone steps, voided calls and unrecorded calls again.
     let retry = "Fix the cause, then `windlass retry JOB`.";
-    let ended = (Op::Life, Mark::Failed, "windlass.ended", r#"{"voids": [1]}"#);
+    let ended = (CallKind::Lifecycle, CallEvent::Failed, "windlass.ended", r#"{"voids": [1]}"#);
     for entries in [&[check, pay, refund][..], &[check, failed, ended], &[sleep], &[]] {
         assert_eq!(hint(&stopped, entries), retry, "{entries:?}");
     }
@@ -573,11 +579,14 @@ fn an_end_that_a_recorded_result_decided_needs_a_fork() {
     let wanted = "To run it after all: `windlass retry JOB`.";
     assert_eq!(hint(&cancelled, &[check]), wanted);
     // What was not undone comes first, and only that of the last unwind.
-    let left = (Op::Step, Mark::NotUndone, "pay", "{}");
+    let left = (CallKind::Step, CallEvent::NotUndone, "pay", "{}");
     let why = format!("First take care of what was not undone: step \"pay\". {wanted}");
     assert_eq!(hint(&cancelled, &[pay, left]), why);
     assert_eq!(
-        hint(&cancelled, &[pay, left, (Op::Life, Mark::Done, "windlass.resumed", "null"), refund]),
+        hint(
+            &cancelled,
+            &[pay, left, (CallKind::Lifecycle, CallEvent::Done, "windlass.resumed", "null"), refund]
+        ),
         wanted
     );
 }

@@ -13,8 +13,8 @@ use proptest::{
     test_runner::{Config, RngSeed, TestCaseError, TestError, TestRunner},
 };
 use windlass_model::{
-    BranchMember, BranchNo, Change, ClaimNo, ClaimedJob, JobId, KindVersion, NewJob, Outcome, Rev, Signal,
-    State, Step, Time, Verdict, WorkerId, branch::BRANCH_SIGNAL,
+    BranchMember, BranchNo, Change, ClaimNo, ClaimedJob, CommitOutcome, JobId, KindVersion, NewJob, Outcome,
+    Rev, Signal, State, StepWrites, Time, WorkerId, branch::BRANCH_SIGNAL,
 };
 
 use super::{
@@ -404,7 +404,7 @@ impl Pair {
         // Whoever goes on knows what it has written.
         let changes = one.iter().zip(verdicts);
         for (change, _) in
-            changes.filter(|(change, to)| change.outcome == Outcome::Next && *to == Verdict::Committed)
+            changes.filter(|(change, to)| change.outcome == Outcome::Next && *to == CommitOutcome::Committed)
         {
             // Of a commit that is repeated, too, it follows the revision before.
             let is_it = |(_, [job, _]): &&(WorkerId, [ClaimedJob; 2])| {
@@ -413,7 +413,7 @@ impl Pair {
             };
             let Some((worker, jobs)) = self.held.iter().rev().find(is_it).cloned() else { continue };
             let stage = change.step.as_ref().and_then(|step| step.stage.clone());
-            let counted = |step: &Step| step.items + step.promoted.len() as u32;
+            let counted = |step: &StepWrites| step.items + step.promoted.len() as u32;
             let items = change.step.as_deref().map_or(0, counted);
             let further = |job: ClaimedJob| ClaimedJob {
                 branch_member: job

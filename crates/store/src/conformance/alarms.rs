@@ -1,8 +1,8 @@
 //! Signals, timeouts and children against jobs that park at the same moment: none of them sleeps through it.
 
 use windlass_model::{
-    BranchCounts, BranchNo, BranchUpdate, BranchWatch, Change, ClaimedJob, JobId, NewJob, Outcome, Reason,
-    Rev, State, Verdict, Wait, WaitCondition, WorkerId, branch::BRANCH_SIGNAL,
+    BranchCounts, BranchNo, BranchUpdate, BranchWatch, Change, ClaimedJob, CommitOutcome, JobId, NewJob,
+    Outcome, Reason, Rev, State, Wait, WaitCondition, WorkerId, branch::BRANCH_SIGNAL,
 };
 
 use super::{
@@ -33,7 +33,7 @@ pub async fn signals_against_a_park_wake_it(store: Handle) {
                 if task == 0 {
                     for chunk in changes.chunks(1 + n as usize % 3) {
                         let verdicts = store.commit(at(100), chunk).await.expect("commit");
-                        assert!(verdicts.iter().all(|verdict| *verdict == Verdict::Committed));
+                        assert!(verdicts.iter().all(|verdict| *verdict == CommitOutcome::Committed));
                     }
                     return 0;
                 }
@@ -147,7 +147,7 @@ async fn parks_as_they_end(store: &Handle, n: u32, park: &Change, ends: &[Change
             };
             for chunk in mine.chunks(1 + n as usize % 2) {
                 let verdicts = store.commit(at(2), chunk).await.expect("commit");
-                assert!(verdicts.iter().all(|verdict| *verdict == Verdict::Committed));
+                assert!(verdicts.iter().all(|verdict| *verdict == CommitOutcome::Committed));
             }
         }
     })

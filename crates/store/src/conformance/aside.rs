@@ -1,7 +1,7 @@
 //! Signals that an attempt could not read: they are set aside by its commit, are there for people alone, and are dropped or
 //! restored by them.
 
-use windlass_model::{ClaimedJob, Outcome, State, Step, UnreadableSignal, Verdict, WorkerId};
+use windlass_model::{ClaimedJob, CommitOutcome, Outcome, State, StepWrites, UnreadableSignal, WorkerId};
 
 use super::{
     kit::*,
@@ -11,14 +11,14 @@ use super::{
 use crate::{AuditFilter, ControlOutcome, JobAction, SignalOutcome};
 
 /// A step that sets aside what it was shown.
-fn sets_aside(job: &ClaimedJob) -> Step {
+fn sets_aside(job: &ClaimedJob) -> StepWrites {
     let aside =
         shown(job).iter().map(|signal| UnreadableSignal::new(signal.number, "it is no number")).collect();
-    Step { unreadable: aside, ..Step::default() }
+    StepWrites { unreadable: aside, ..StepWrites::default() }
 }
 
 /// Commits a job that could not read what it was shown.
-async fn aside(store: &Handle, now: u64, me: WorkerId, job: &ClaimedJob, outcome: Outcome) -> Verdict {
+async fn aside(store: &Handle, now: u64, me: WorkerId, job: &ClaimedJob, outcome: Outcome) -> CommitOutcome {
     commit(store, now, with(change(me, job, outcome), sets_aside(job))).await
 }
 
@@ -44,7 +44,7 @@ async fn with_one_aside(store: &Handle) -> WorkerId {
     let me = parked(store, 1, wait_for("go", None)).await;
     assert_eq!(send(store, 2, &[to_first("go", "bad")]).await, [WOKE]);
     let job = claim_one(store, 3, me, 2).await;
-    assert_eq!(aside(store, 4, me, &job, wait_for("go", None)).await, Verdict::Committed);
+    assert_eq!(aside(store, 4, me, &job, wait_for("go", None)).await, CommitOutcome::Committed);
     me
 }
 
@@ -63,7 +63,7 @@ pub async fn a_wait_goes_on_as_if_the_signal_had_not_come(store: Handle) {
     assert_eq!(send(&store, 6, &[to_first("go", "good")]).await, [WOKE]);
     let job = claim_one(&store, 7, me, 4).await;
     assert_eq!((texts(&job.inbox), texts(&shown(&job))), (vec!["good".to_owned()], vec!["good".to_owned()]));
-    assert_eq!(consuming(&store, 8, me, &job, done("x")).await, Verdict::Committed);
+    assert_eq!(consuming(&store, 8, me, &job, done("x")).await, CommitOutcome::Committed);
     assert_eq!(inbox(&store, 1).await, ["bad"], "it is kept for as long as the job is");
 }
 
@@ -71,7 +71,7 @@ pub async fn the_next_of_its_name_ends_the_wait(store: Handle) {
     let me = parked(&store, 1, wait_for("go", None)).await;
     send(&store, 2, &[to_first("go", "bad"), to_first("go", "good")]).await;
     let job = claim_one(&store, 3, me, 2).await;
-    assert_eq!(aside(&store, 4, me, &job, wait_for("go", None)).await, Verdict::Committed);
+    assert_eq!(aside(&store, 4, me, &job, wait_for("go", None)).await, CommitOutcome::Committed);
     assert_eq!(state(&store, id(1)).await, State::Ready);
     assert_eq!(texts(&shown(&claim_one(&store, 5, me, 3).await)), ["good"]);
 }
@@ -82,7 +82,7 @@ pub async fn a_wait_for_several_needs_what_was_not_set_aside(store: Handle) {
     let job = claim_one(&store, 3, me, 2).await;
     assert_eq!(texts(&shown(&job)), ["1", "2", "3"]);
     let bad = UnreadableSignal::new(job.inbox[1].number, "it is no number");
-    let step = Step { unreadable: vec![bad], ..Step::default() };
+    let step = StepWrites { unreadable: vec![bad], ..StepWrites::default() };
     let again = wait_for_some(&["a*", "b"], 2, Some(secs(90)));
     commit(&store, 4, with(change(me, &job, again), step)).await;
     assert_eq!(state(&store, id(1)).await, State::Waiting, "there is no b");
@@ -108,17 +108,17 @@ pub async fn only_a_change_that_is_written_sets_aside(store: Handle) {
     let job = claim_one(&store, 3, me, 2).await;
     let mut late = with(change(me, &job, wait_for("go", None)), sets_aside(&job));
     late.rev.0 += 1;
-    assert_eq!(commit(&store, 4, late.clone()).await, Verdict::Fenced, "of another revision");
+    assert_eq!(commit(&store, 4, late.clone()).await, CommitOutcome::Fenced, "of another revision");
     (late.rev.0, late.epoch.0) = (late.rev.0 - 1, late.epoch.0 - 1);
-    assert_eq!(commit(&store, 4, late).await, Verdict::Fenced, "of another epoch");
+    assert_eq!(commit(&store, 4, late).await, CommitOutcome::Fenced, "of another epoch");
     assert!(kept(&store).await.is_empty());
 
     let step = with(change(me, &job, Outcome::Next), sets_aside(&job));
-    assert_eq!(commit(&store, 5, step.clone()).await, Verdict::Committed, "with a step that goes on");
+    assert_eq!(commit(&store, 5, step.clone()).await, CommitOutcome::Committed, "with a step that goes on");
     assert_eq!(kept(&store).await.len(), 1);
     let number = number(&store, "bad").await;
     assert_eq!(act(&store, 6, 1, JobAction::RestoreSignal(number)).await, ControlOutcome::Done);
-    assert_eq!(commit(&store, 7, step).await, Verdict::Committed, "its answer was lost");
+    assert_eq!(commit(&store, 7, step).await, CommitOutcome::Committed, "its answer was lost");
     assert!(kept(&store).await.is_empty(), "and nothing is written");
 }
 
@@ -130,14 +130,15 @@ pub async fn what_was_set_aside_leaves_room_in_the_inbox(store: Handle) {
     send(&store, 2, &signals).await;
     assert_eq!(send(&store, 3, &[to_first("go", "more")]).await, [SignalOutcome::Full]);
     let job = claim_one(&store, 4, me, 2).await;
-    let Step { unreadable: mut aside, .. } = sets_aside(&job);
+    let StepWrites { unreadable: mut aside, .. } = sets_aside(&job);
     assert_eq!(aside.len(), most);
     let last = aside.split_off(most - 1);
-    let some = Step { unreadable: aside, ..Step::default() };
+    let some = StepWrites { unreadable: aside, ..StepWrites::default() };
     commit(&store, 5, with(change(me, &job, wait.clone()), some)).await;
     assert_eq!(send(&store, 6, &[to_first("go", "more")]).await, [KEPT], "it was woken by the last one");
     let job = claim_one(&store, 7, me, 3).await;
-    commit(&store, 8, with(change(me, &job, wait), Step { unreadable: last, ..Step::default() })).await;
+    commit(&store, 8, with(change(me, &job, wait), StepWrites { unreadable: last, ..StepWrites::default() }))
+        .await;
     assert_eq!(kept(&store).await.len(), most);
     let full = send(&store, 9, &[to_first("go", "even more")]).await;
     assert_eq!(full, [SignalOutcome::Full], "nor does what nobody reads grow for ever");

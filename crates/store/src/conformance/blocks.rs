@@ -1,8 +1,8 @@
 //! Blocks: one job that stands for many children of a branch, and accounts for them in parts.
 
 use windlass_model::{
-    BranchMember, BranchPosition, ClaimedJob, Epoch, FirstAttempt, NewJob, Outcome, Reason, Rev, State, Step,
-    Verdict, WorkerId,
+    BranchMember, BranchPosition, ClaimedJob, CommitOutcome, Epoch, FirstAttempt, NewJob, Outcome, Reason,
+    Rev, State, StepWrites, WorkerId,
     branch::{BRANCH_SIGNAL, BranchNo},
 };
 
@@ -10,8 +10,8 @@ use super::{branches::*, kit::*, watches::*};
 use crate::{ChildStates, ControlOutcome, JobAction};
 
 /// A step of a block that accounts for some of its items.
-fn counts_for(items: u32, promoted: Vec<NewJob>) -> Step {
-    Step { items, promoted, ..Step::default() }
+fn counts_for(items: u32, promoted: Vec<NewJob>) -> StepWrites {
+    StepWrites { items, promoted, ..StepWrites::default() }
 }
 
 /// A block as its worker knows it after a step that accounted for some items.
@@ -43,7 +43,7 @@ pub async fn the_items_of_a_block_are_counted_in_parts(store: Handle) {
     let job = smaller(&job, 3);
     let step = with(change(me, &job, Outcome::Next), counts_for(2, vec![]));
     for _ in 0..2 {
-        assert_eq!(commit(&store, 4, step.clone()).await, Verdict::Committed);
+        assert_eq!(commit(&store, 4, step.clone()).await, CommitOutcome::Committed);
     }
     assert_eq!((counts(&store).await, of_block(&store).await), ([10, 5, 0, 0], (10, 5)));
     commit(&store, 5, change(me, &smaller(&job, 2), done("x"))).await;
@@ -65,7 +65,7 @@ pub async fn promoted_items_stay_in_the_branch(store: Handle) {
     let step = counts_for(1, vec![child_of(20, NO), block(21, 2)]);
     let step = with(change(me, &job, Outcome::Next), step);
     for _ in 0..2 {
-        assert_eq!(commit(&store, 3, step.clone()).await, Verdict::Committed);
+        assert_eq!(commit(&store, 3, step.clone()).await, CommitOutcome::Committed);
     }
     let seen = branch(&store, 1, NO).await;
     assert_eq!((seen.spawned, counts(&store).await), (10, [7, 1, 0, 0]), "three begin anew");
@@ -97,7 +97,7 @@ pub async fn items_are_promoted_into_a_sealed_branch(store: Handle) {
     .await;
     let job = claim_one(&store, 2, me, 2).await;
     let step = counts_for(9, vec![child_of(20, NO)]);
-    assert_eq!(commit(&store, 3, with(change(me, &job, done("x")), step)).await, Verdict::Committed);
+    assert_eq!(commit(&store, 3, with(change(me, &job, done("x")), step)).await, CommitOutcome::Committed);
     assert_eq!(counts(&store).await, [9, 9, 0, 0], "nothing is left for its own end");
     let child = claim_one(&store, 4, me, 3).await;
     commit(&store, 4, change(me, &child, done("x"))).await;
@@ -153,14 +153,14 @@ pub async fn a_fenced_block_counts_nothing(store: Handle) {
     let (me, job) = ten(&store).await;
     store.release(at(3), &[held(me, &job)]).await.expect("release");
     let late = with(change(me, &job, Outcome::Next), counts_for(4, vec![child_of(20, NO)]));
-    assert_eq!(commit(&store, 4, late).await, Verdict::Fenced);
+    assert_eq!(commit(&store, 4, late).await, CommitOutcome::Fenced);
     assert_eq!((counts(&store).await, of_block(&store).await), ([0; 4], (10, 0)));
     assert_eq!(store.inspect().job(id(20)).await.expect("job"), None);
 }
 
 pub async fn what_a_block_cannot_account_for_is_refused(store: Handle) {
     let (me, job) = ten(&store).await;
-    let refused = async |job: &ClaimedJob, step: Step| {
+    let refused = async |job: &ClaimedJob, step: StepWrites| {
         refusal(commit(&store, 3, with(change(me, job, Outcome::Next), step)).await)
     };
     assert!(refused(&job, counts_for(11, vec![])).await.contains("more than the 10 left"));
@@ -181,13 +181,13 @@ pub async fn what_a_block_cannot_account_for_is_refused(store: Handle) {
 }
 
 /// A step that promotes items, which are numbered from 20, and says how they were tried in the block.
-fn tried(items: u32, outcomes: Vec<Outcome>) -> Step {
+fn tried(items: u32, outcomes: Vec<Outcome>) -> StepWrites {
     let ids = || (20..).take(outcomes.len());
     let promoted = ids().map(|n| child_of(n, NO)).collect();
     let attempts = ids().zip(&outcomes);
     let attempts =
         attempts.map(|(n, outcome)| FirstAttempt { job: id(n), started_at: t(2), outcome: outcome.clone() });
-    Step { first_attempts: attempts.collect(), ..counts_for(items, promoted) }
+    StepWrites { first_attempts: attempts.collect(), ..counts_for(items, promoted) }
 }
 
 pub async fn an_item_keeps_the_attempt_that_failed_in_its_block(store: Handle) {
@@ -196,7 +196,7 @@ pub async fn an_item_keeps_the_attempt_that_failed_in_its_block(store: Handle) {
     let step = with(change(me, &job, Outcome::Next), tried(4, outcomes));
     for _ in 0..2 {
         // The second one is a repeat of the first, whose answer was lost.
-        assert_eq!(commit(&store, 3, step.clone()).await, Verdict::Committed);
+        assert_eq!(commit(&store, 3, step.clone()).await, CommitOutcome::Committed);
     }
     let of_branch = (branch(&store, 1, NO).await.spawned, counts(&store).await);
     assert_eq!(of_branch, (10, [10, 4, 1, 1]), "all have been begun with");
@@ -249,15 +249,16 @@ pub async fn a_fenced_block_tries_nothing(store: Handle) {
     let (me, job) = ten(&store).await;
     store.release(at(3), &[held(me, &job)]).await.expect("release");
     let late = with(change(me, &job, Outcome::Next), tried(4, vec![failed(Reason::Stopped)]));
-    assert_eq!(commit(&store, 4, late).await, Verdict::Fenced);
+    assert_eq!(commit(&store, 4, late).await, CommitOutcome::Fenced);
     assert_eq!((counts(&store).await, of_block(&store).await), ([0; 4], (10, 0)));
     assert!(history(&store, id(20)).await.is_empty());
 }
 
 pub async fn a_first_attempt_that_cannot_be_is_refused(store: Handle) {
     let (me, job) = ten(&store).await;
-    let refused =
-        async |step: Step| refusal(commit(&store, 3, with(change(me, &job, Outcome::Next), step)).await);
+    let refused = async |step: StepWrites| {
+        refusal(commit(&store, 3, with(change(me, &job, Outcome::Next), step)).await)
+    };
     assert!(refused(tried(0, vec![done("x")])).await.contains("did not fail"));
     let mut stray = tried(0, vec![failed(Reason::Stopped)]);
     stray.promoted.clear();

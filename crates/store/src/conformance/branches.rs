@@ -1,8 +1,8 @@
 //! Branches: children are put in, counted however they end, and listed.
 
 use windlass_model::{
-    BranchCounts, BranchMember, BranchNo, BranchPosition, BranchUpdate, ClaimedJob, NewJob, Outcome, Reason,
-    Step, SubmitOutcome, Unique, Verdict, When, WorkerId, branch::MAX_BLOCK_ITEMS,
+    BranchCounts, BranchMember, BranchNo, BranchPosition, BranchUpdate, ClaimedJob, CommitOutcome, NewJob,
+    Outcome, Reason, StepWrites, SubmitOutcome, Unique, When, WorkerId, branch::MAX_BLOCK_ITEMS,
 };
 
 use super::kit::*;
@@ -38,8 +38,8 @@ pub(super) fn opens(number: BranchNo, name: &str) -> BranchUpdate {
 }
 
 /// A step that changes branches and puts children in.
-pub(super) fn growing(branches: Vec<BranchUpdate>, children: Vec<NewJob>) -> Step {
-    Step { branches, children, ..Step::default() }
+pub(super) fn growing(branches: Vec<BranchUpdate>, children: Vec<NewJob>) -> StepWrites {
+    StepWrites { branches, children, ..StepWrites::default() }
 }
 
 /// Has a job that runs change branches, put children in and go on.
@@ -51,7 +51,7 @@ pub(super) async fn grow(
     children: Vec<NewJob>,
 ) -> (WorkerId, ClaimedJob) {
     let grown = with(change(*me, job, Outcome::Next), growing(branches, children));
-    assert_eq!(commit(store, now, grown).await, Verdict::Committed);
+    assert_eq!(commit(store, now, grown).await, CommitOutcome::Committed);
     (*me, further(job))
 }
 
@@ -90,9 +90,9 @@ pub(super) async fn leaves(store: &Handle, only: ChildStates) -> Vec<BranchChild
 }
 
 /// Why a change was refused.
-pub(super) fn refusal(verdict: Verdict) -> String {
+pub(super) fn refusal(verdict: CommitOutcome) -> String {
     match verdict {
-        Verdict::Refused(why) => why,
+        CommitOutcome::Refused(why) => why,
         other => panic!("{other:?}"),
     }
 }
@@ -106,7 +106,7 @@ pub async fn a_branch_is_opened_filled_and_sealed_in_one_change(store: Handle) {
         ..opens(NO, "all")
     };
     let grown = with(change(me, &job, Outcome::Next), growing(vec![seal], children(2, 1_000)));
-    assert_eq!(commit(&store, 1, grown).await, Verdict::Committed);
+    assert_eq!(commit(&store, 1, grown).await, CommitOutcome::Committed);
     let seen = branch(&store, 1, NO).await;
     assert_eq!((seen.job, seen.number, seen.name.as_str()), (id(1), NO, "all"));
     assert_eq!((seen.spawns, seen.cursor), (vec!["each".to_owned()], Some(payload("end"))));
@@ -198,7 +198,7 @@ pub async fn a_batch_is_counted_per_branch(store: Handle) {
     let outcome = |n: usize| [done("x"), failed(Reason::Stopped), cancelled(), done("y")][n % 4].clone();
     let batch: Vec<_> = taken.iter().enumerate().map(|(n, job)| change(me, job, outcome(n))).collect();
     let verdicts = store.commit(at(4), &batch).await.expect("commit");
-    assert_eq!(verdicts, vec![Verdict::Committed; 60]);
+    assert_eq!(verdicts, vec![CommitOutcome::Committed; 60]);
     assert_eq!(counts(&store).await, [40, 20, 10, 10]);
     let counts = branch(&store, 1, other).await.counts;
     assert_eq!(counts, BranchCounts { started: 20, done: 10, failed: 5, cancelled: 5 });
@@ -243,14 +243,14 @@ pub async fn a_lost_answer_counts_nothing_twice(store: Handle) {
     let (me, job) = running(&store, 1).await;
     let grown = with(change(me, &job, Outcome::Next), growing(vec![opens(NO, "all")], children(2, 3)));
     for _ in 0..2 {
-        assert_eq!(commit(&store, 1, grown.clone()).await, Verdict::Committed);
+        assert_eq!(commit(&store, 1, grown.clone()).await, CommitOutcome::Committed);
     }
     assert_eq!(branch(&store, 1, NO).await.spawned, 3);
     let taken = take(&store, 2, me, 2).await;
     let batch: Vec<_> = taken.iter().map(|child| change(me, child, done("x"))).collect();
     for _ in 0..2 {
         let verdicts = store.commit(at(3), &batch).await.expect("commit");
-        assert_eq!(verdicts, vec![Verdict::Committed; 3]);
+        assert_eq!(verdicts, vec![CommitOutcome::Committed; 3]);
     }
     assert_eq!(counts(&store).await, [3, 3, 0, 0]);
 }
@@ -261,12 +261,12 @@ pub async fn a_fenced_change_counts_nothing(store: Handle) {
     store.release(at(3), &[held(me, &taken[0])]).await.expect("release");
     let old = taken.iter().map(|child| change(me, child, done("x"))).collect::<Vec<_>>();
     let verdicts = store.commit(at(4), &old).await.expect("commit");
-    assert_eq!(verdicts, [Verdict::Fenced, Verdict::Committed]);
+    assert_eq!(verdicts, [CommitOutcome::Fenced, CommitOutcome::Committed]);
     assert_eq!(counts(&store).await, [1, 1, 0, 0]);
     store.release(at(5), &[held(me, &job)]).await.expect("release");
     let late =
         with(change(me, &job, Outcome::Next), growing(vec![opens(BranchNo(8), "more")], children(10, 3)));
-    assert_eq!(commit(&store, 6, late).await, Verdict::Fenced);
+    assert_eq!(commit(&store, 6, late).await, CommitOutcome::Fenced);
     assert_eq!(store.inspect().branches(id(1)).await.expect("branches").len(), 1);
     assert_eq!(branch(&store, 1, NO).await.spawned, 2);
     assert_eq!(store.inspect().job(id(10)).await.expect("job"), None);
@@ -280,8 +280,11 @@ pub async fn what_is_refused_in_a_batch_counts_nothing(store: Handle) {
     let twice = noted(&further(&taken[1]), done("x"));
     let batch = [change(me, &taken[0], done("x")), twice, change(me, &taken[2], cancelled())];
     let verdicts = store.commit(at(4), &batch).await.expect("commit");
-    assert!(matches!(verdicts[1], Verdict::Refused(_)), "the place in the journal is taken: {verdicts:?}");
-    assert_eq!((&verdicts[0], &verdicts[2]), (&Verdict::Committed, &Verdict::Committed));
+    assert!(
+        matches!(verdicts[1], CommitOutcome::Refused(_)),
+        "the place in the journal is taken: {verdicts:?}"
+    );
+    assert_eq!((&verdicts[0], &verdicts[2]), (&CommitOutcome::Committed, &CommitOutcome::Committed));
     assert_eq!(counts(&store).await, [3, 1, 0, 1]);
 }
 
@@ -303,8 +306,8 @@ pub async fn what_cannot_be_done_to_a_branch_is_refused_alone(store: Handle) {
     let child = claim(&store, at(2), &ask(parent.0, 9, 1)).await.remove(0);
     let batch = [bad, good, change(parent.0, &child, done("x"))];
     let verdicts = store.commit(at(3), &batch).await.expect("commit");
-    assert!(matches!(verdicts[0], Verdict::Refused(_)), "{verdicts:?}");
-    assert_eq!(verdicts[1..], [Verdict::Committed, Verdict::Committed]);
+    assert!(matches!(verdicts[0], CommitOutcome::Refused(_)), "{verdicts:?}");
+    assert_eq!(verdicts[1..], [CommitOutcome::Committed, CommitOutcome::Committed]);
     assert_eq!((branch(&store, 40, NO).await.spawned, branch(&store, 1, NO).await.spawned), (2, 1));
     assert_eq!(counts(&store).await, [1, 1, 0, 0]);
     let parent =
@@ -319,8 +322,9 @@ pub async fn what_is_no_child_of_a_branch_is_refused(store: Handle) {
     let (me, job) = opened(&store, vec![block(2, 5)]).await;
     let told = store.submit(at(1), &children(50, 1), None).await;
     assert!(matches!(&told, Err(Error::Invalid(why)) if why.to_string().contains("branch")), "{told:?}");
-    let refused =
-        async |step: Step| refusal(commit(&store, 2, with(change(me, &job, Outcome::Next), step)).await);
+    let refused = async |step: StepWrites| {
+        refusal(commit(&store, 2, with(change(me, &job, Outcome::Next), step)).await)
+    };
     let keyed = NewJob { key: Some("k".into()), ..child_of(50, NO) };
     assert!(refused(growing(vec![], vec![keyed])).await.contains("key of a child of a branch"));
     for items in [0, MAX_BLOCK_ITEMS as u32 + 1] {
@@ -331,7 +335,7 @@ pub async fn what_is_no_child_of_a_branch_is_refused(store: Handle) {
     let many = BranchUpdate { spawns: Some(long), ..BranchUpdate::new(NO) };
     assert!(refused(growing(vec![many], vec![])).await.contains("names of a branch's spawns"));
     assert!(refused(growing(vec![opens(BranchNo(8), "a,b")], vec![])).await.contains("','"));
-    assert!(refused(Step { items: 1, ..Step::default() }).await.contains("more than the 0 left"));
+    assert!(refused(StepWrites { items: 1, ..StepWrites::default() }).await.contains("more than the 0 left"));
     assert_eq!(branch(&store, 1, NO).await.spawned, 5);
     grow(&store, 3, &(me, job), vec![], vec![block(60, MAX_BLOCK_ITEMS as u32)]).await;
     assert_eq!(branch(&store, 1, NO).await.spawned, 5 + MAX_BLOCK_ITEMS as i64);

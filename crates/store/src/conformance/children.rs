@@ -1,8 +1,8 @@
 //! Children: a job waits for those that its step submitted, whatever becomes of them.
 
 use windlass_model::{
-    ClaimedJob, JobId, NewJob, Outcome, Reason, Rev, State, Step, SubmitOutcome, Unique, Verdict, Wait,
-    WorkerId,
+    ClaimedJob, CommitOutcome, JobId, NewJob, Outcome, Reason, Rev, State, StepWrites, SubmitOutcome, Unique,
+    Wait, WorkerId,
 };
 
 use super::kit::*;
@@ -13,7 +13,7 @@ async fn waits_for(store: &Handle, children: &[NewJob]) -> WorkerId {
     let (me, job) = running(store, 1).await;
     assert_eq!(
         commit(store, 1, with(change(me, &job, join(&job)), bear(children))).await,
-        Verdict::Committed
+        CommitOutcome::Committed
     );
     me
 }
@@ -41,11 +41,11 @@ pub async fn children_that_are_too_large_together_are_refused(store: Handle) {
         change(me, &taken[1], done("the other is as it should be")),
     ];
     let verdicts = store.commit(at(1), &batch).await.expect("commit");
-    let Verdict::Refused(why) = &verdicts[0] else { panic!("{:?}", verdicts[0]) };
+    let CommitOutcome::Refused(why) = &verdicts[0] else { panic!("{:?}", verdicts[0]) };
     assert!(why.contains("the payloads of one step have") && why.contains("spread them"), "{why}");
-    assert_eq!(verdicts[1], Verdict::Committed);
+    assert_eq!(verdicts[1], CommitOutcome::Committed);
     let fewer = with(change(me, &taken[0], Outcome::Next), bear(&children[..2]));
-    assert_eq!(commit(&store, 2, fewer).await, Verdict::Committed);
+    assert_eq!(commit(&store, 2, fewer).await, CommitOutcome::Committed);
 }
 
 pub async fn a_job_goes_on_when_its_last_child_has_ended(store: Handle) {
@@ -57,7 +57,7 @@ pub async fn a_job_goes_on_when_its_last_child_has_ended(store: Handle) {
     assert!(children.iter().all(|child| child.parent == Some(id(1))));
     for (child, left_over) in children.iter().zip([2, 1, 0]) {
         assert_eq!(left(&store).await.1, State::Waiting);
-        assert_eq!(commit(&store, 3, change(me, child, done("x"))).await, Verdict::Committed);
+        assert_eq!(commit(&store, 3, change(me, child, done("x"))).await, CommitOutcome::Committed);
         assert_eq!(left(&store).await.0, left_over);
     }
     let parent = claim_one(&store, 4, me, 3).await;
@@ -200,12 +200,12 @@ pub async fn a_fenced_step_submits_nothing(store: Handle) {
     let (me, first) = running(&store, 1).await;
     store.release(at(1), &[held(me, &first)]).await.expect("release");
     let stale = with(change(me, &first, join(&first)), bear(&jobs(2, 3)));
-    assert_eq!(commit(&store, 2, stale).await, Verdict::Fenced);
+    assert_eq!(commit(&store, 2, stale).await, CommitOutcome::Fenced);
     assert_eq!((left(&store).await, list(&store, all()).await.len()), ((0, State::Ready), 1));
     let second = claim_one(&store, 3, me, 2).await;
     let bears = with(change(me, &second, join(&second)), bear(&jobs(2, 3)));
     for _ in 0..3 {
-        assert_eq!(commit(&store, 4, bears.clone()).await, Verdict::Committed);
+        assert_eq!(commit(&store, 4, bears.clone()).await, CommitOutcome::Committed);
     }
     assert_eq!((left(&store).await, list(&store, all()).await.len()), ((3, State::Waiting), 4), "once");
 }
@@ -265,7 +265,7 @@ pub async fn a_wait_for_children_has_an_end_too(store: Handle) {
     assert_eq!((parent.pending_children, parent.wait_until), (1, Some(t(10))));
     commit(&store, 11, change(me, &child, done("x"))).await;
     assert_eq!(left(&store).await, (0, State::Running), "its end is counted, and wakes nobody");
-    assert_eq!(commit(&store, 12, change(me, &parent, done("x"))).await, Verdict::Committed);
+    assert_eq!(commit(&store, 12, change(me, &parent, done("x"))).await, CommitOutcome::Committed);
 }
 
 pub async fn a_child_that_is_tried_again_counts_again(store: Handle) {
@@ -283,9 +283,13 @@ pub async fn a_child_that_is_tried_again_counts_again(store: Handle) {
     let parent = claim_one(&store, 6, me, 4).await;
     act(&store, 7, 2, JobAction::Retry).await;
     assert_eq!(left(&store).await, (1, State::Running));
-    assert_eq!(commit(&store, 8, change(me, &parent, done("x"))).await, Verdict::Committed);
+    assert_eq!(commit(&store, 8, change(me, &parent, done("x"))).await, CommitOutcome::Committed);
     let last = claim_one(&store, 8, me, 5).await;
-    assert_eq!(commit(&store, 9, change(me, &last, done("x"))).await, Verdict::Committed, "nobody waits");
+    assert_eq!(
+        commit(&store, 9, change(me, &last, done("x"))).await,
+        CommitOutcome::Committed,
+        "nobody waits"
+    );
 }
 
 pub async fn a_retried_child_is_not_an_ended_one(store: Handle) {
@@ -319,9 +323,9 @@ pub async fn one_batch_may_end_all_children_and_their_children(store: Handle) {
     let me = waits_for(&store, &jobs(2, 5)).await;
     let children = take(&store, 2, me, 2).await;
     let changes: Vec<_> = children.iter().map(|child| change(me, child, done("x"))).collect();
-    assert_eq!(store.commit(at(3), &changes).await.expect("commit"), vec![Verdict::Committed; 5]);
+    assert_eq!(store.commit(at(3), &changes).await.expect("commit"), vec![CommitOutcome::Committed; 5]);
     assert_eq!(left(&store).await, (0, State::Ready));
-    assert_eq!(store.commit(at(3), &changes).await.expect("commit"), vec![Verdict::Committed; 5]);
+    assert_eq!(store.commit(at(3), &changes).await.expect("commit"), vec![CommitOutcome::Committed; 5]);
     assert_eq!(left(&store).await, (0, State::Ready), "a lost answer counts for nothing");
     assert_eq!(ids(&take(&store, 4, me, 3).await), [id(1)]);
 }
@@ -380,7 +384,7 @@ pub async fn children_are_kept_while_their_parent_lives(store: Handle) {
 pub async fn children_of_an_ended_parent_end_alone(store: Handle) {
     let (me, first) = running(&store, 1).await;
     let end = with(change(me, &first, done("x")), bear(&jobs(2, 2)));
-    assert_eq!(commit(&store, 1, end).await, Verdict::Committed);
+    assert_eq!(commit(&store, 1, end).await, CommitOutcome::Committed);
     assert_eq!(left(&store).await, (0, State::Done), "nobody waits for them");
     let children = take(&store, 2, me, 2).await;
     commit(&store, 3, change(me, &children[0], done("x"))).await;
@@ -389,7 +393,7 @@ pub async fn children_of_an_ended_parent_end_alone(store: Handle) {
     assert_eq!(store.prune(at(99), &prune).await.expect("prune").jobs, 2);
     assert_eq!(
         commit(&store, 4, change(me, &children[1], done("x"))).await,
-        Verdict::Committed,
+        CommitOutcome::Committed,
         "though it is gone"
     );
 }
@@ -416,7 +420,7 @@ pub async fn a_step_may_end_a_wait_and_bear_the_next_children(store: Handle) {
     let child = claim_one(&store, 2, me, 2).await;
     commit(&store, 3, change(me, &child, done("x"))).await;
     let parent = claim_one(&store, 3, me, 3).await;
-    let next = Step { from_stage: Some("Begin".into()), ..bear(&jobs(3, 1)) };
+    let next = StepWrites { from_stage: Some("Begin".into()), ..bear(&jobs(3, 1)) };
     commit(&store, 4, with(change(me, &parent, join(&parent)), next)).await;
     assert_eq!(left(&store).await, (1, State::Waiting));
     let child = claim_one(&store, 5, me, 4).await;

@@ -1,7 +1,7 @@
 //! Taking ready jobs: order, limits, repeats, and who may not.
 
 use windlass_model::{
-    ClaimNo, Epoch, NewJob, Retry, Rev, Settings, State, Verdict, WorkerId, trace::EXAMPLE as TRACE,
+    ClaimNo, CommitOutcome, Epoch, NewJob, Retry, Rev, Settings, State, WorkerId, trace::EXAMPLE as TRACE,
 };
 
 use super::kit::*;
@@ -156,7 +156,7 @@ pub async fn settled_claims_are_forgotten(store: Handle) {
     submit(&store, &jobs(1, 4)).await;
     for number in 1..=2 {
         let job = claim_one(&store, 0, one, number).await;
-        assert_eq!(commit(&store, 1, change(one, &job, done("x"))).await, Verdict::Committed);
+        assert_eq!(commit(&store, 1, change(one, &job, done("x"))).await, CommitOutcome::Committed);
     }
     claim_one(&store, 0, two, 1).await;
     assert_eq!(claims(&store, one).await, 2);

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use windlass_model::{
-    Change, Epoch, Failure, NewJob, Outcome, Payload, Reason, Rev, State, Time, Verdict, failure::class,
-    limits,
+    Change, CommitOutcome, Epoch, Failure, NewJob, Outcome, Payload, Reason, Rev, State, Time,
+    failure::class, limits,
 };
 
 use super::kit::*;
@@ -19,7 +19,7 @@ pub async fn done_keeps_the_output(store: Handle) {
     let output = Payload { codec: 5, bytes: vec![0, 255, 7] };
     assert_eq!(
         commit(&store, 9, change(worker, &job, Outcome::Done(output.clone()))).await,
-        Verdict::Committed
+        CommitOutcome::Committed
     );
     let kept = view(&store, id(1)).await;
     assert_eq!((kept.summary.state, kept.summary.finished_at), (State::Done, Some(t(9))));
@@ -34,7 +34,7 @@ pub async fn failed_keeps_reason_and_error(store: Handle) {
     let (worker, job) = running(&store, 1).await;
     let failure = Failure::stop("no such image").class("image").with_detail(&vec![1, 2]);
     let outcome = Outcome::Failed { reason: Reason::Stopped, failure: failure.clone() };
-    assert_eq!(commit(&store, 9, change(worker, &job, outcome)).await, Verdict::Committed);
+    assert_eq!(commit(&store, 9, change(worker, &job, outcome)).await, CommitOutcome::Committed);
     let kept = view(&store, id(1)).await;
     assert_eq!((kept.summary.state, kept.summary.reason), (State::Failed, Some(Reason::Stopped)));
     assert_eq!((kept.summary.attempts, kept.summary.finished_at), (1, Some(t(9))));
@@ -53,7 +53,7 @@ pub async fn every_reason_is_kept(store: Handle) {
     let changes: Vec<_> =
         taken.iter().zip(Reason::ALL).map(|(job, reason)| change(worker, job, failed(reason))).collect();
     let verdicts = store.commit(at(1), &changes).await.expect("commit");
-    assert!(verdicts.iter().all(|verdict| *verdict == Verdict::Committed));
+    assert!(verdicts.iter().all(|verdict| *verdict == CommitOutcome::Committed));
     for (n, reason) in Reason::ALL.into_iter().enumerate() {
         assert_eq!(view(&store, id(n as u32)).await.summary.reason, Some(reason));
     }
@@ -61,7 +61,7 @@ pub async fn every_reason_is_kept(store: Handle) {
 
 pub async fn cancelled_is_no_failure(store: Handle) {
     let (worker, job) = running(&store, 1).await;
-    assert_eq!(commit(&store, 9, change(worker, &job, cancelled())).await, Verdict::Committed);
+    assert_eq!(commit(&store, 9, change(worker, &job, cancelled())).await, CommitOutcome::Committed);
     let kept = view(&store, id(1)).await;
     assert_eq!((kept.summary.state, kept.summary.reason, kept.summary.attempts), (State::Cancelled, None, 0));
     assert_eq!((kept.rev, kept.summary.finished_at), (Rev(1), Some(t(9))));
@@ -71,7 +71,10 @@ pub async fn cancelled_is_no_failure(store: Handle) {
 
 pub async fn retry_waits_and_comes_back(store: Handle) {
     let (worker, job) = running(&store, 1).await;
-    assert_eq!(commit(&store, 10, change(worker, &job, retry(secs(20), &[1, 0]))).await, Verdict::Committed);
+    assert_eq!(
+        commit(&store, 10, change(worker, &job, retry(secs(20), &[1, 0]))).await,
+        CommitOutcome::Committed
+    );
     let kept = view(&store, id(1)).await;
     assert_eq!((kept.summary.state, kept.summary.due_at), (State::Scheduled, t(30)));
     assert_eq!((kept.rev, kept.epoch, kept.summary.attempts), (Rev(1), Epoch(1), 1));
@@ -98,7 +101,10 @@ pub async fn retry_without_delay_is_ready_at_once(store: Handle) {
 
 pub async fn a_retry_beyond_time_is_kept(store: Handle) {
     let (worker, job) = running(&store, 1).await;
-    assert_eq!(commit(&store, 1, change(worker, &job, retry(Duration::MAX, &[]))).await, Verdict::Committed);
+    assert_eq!(
+        commit(&store, 1, change(worker, &job, retry(Duration::MAX, &[]))).await,
+        CommitOutcome::Committed
+    );
     let kept = view(&store, id(1)).await.summary;
     assert_eq!((kept.state, kept.due_at), (State::Scheduled, Time::MAX));
 }
@@ -118,13 +124,13 @@ pub async fn a_lost_answer_is_committed_and_writes_nothing(store: Handle) {
     let outcomes =
         [done("x"), failed(Reason::Stopped), cancelled(), retry(secs(9), &[1]), retry(secs(0), &[1])];
     let batch: Vec<Change> = taken.iter().zip(outcomes).map(|(job, how)| change(worker, job, how)).collect();
-    assert_eq!(store.commit(at(2), &batch).await.expect("commit"), vec![Verdict::Committed; 5]);
+    assert_eq!(store.commit(at(2), &batch).await.expect("commit"), vec![CommitOutcome::Committed; 5]);
     let mut before = Vec::new();
     for n in 1..=5 {
         before.push((view(&store, id(n)).await, history(&store, id(n)).await));
     }
     let stood = gates(&store, &[QUEUE, crate::TIMER_GATE]).await;
-    assert_eq!(store.commit(at(50), &batch).await.expect("commit"), vec![Verdict::Committed; 5]);
+    assert_eq!(store.commit(at(50), &batch).await.expect("commit"), vec![CommitOutcome::Committed; 5]);
     for n in 1..=5 {
         let after = (view(&store, id(n)).await, history(&store, id(n)).await);
         assert_eq!(after, before[n as usize - 1], "job {n} is as the first send left it");
@@ -139,10 +145,14 @@ pub async fn a_lost_retry_answer_stays_committed_until_the_next_change(store: Ha
     let first = change(worker, &job, retry(secs(0), &[1]));
     commit(&store, 1, first.clone()).await;
     let again = claim_one(&store, 2, worker, 2).await;
-    assert_eq!(commit(&store, 3, first.clone()).await, Verdict::Committed, "though it is running again");
+    assert_eq!(
+        commit(&store, 3, first.clone()).await,
+        CommitOutcome::Committed,
+        "though it is running again"
+    );
     assert_eq!(state(&store, id(1)).await, State::Running);
-    assert_eq!(commit(&store, 4, change(worker, &again, done("x"))).await, Verdict::Committed);
-    assert_eq!(commit(&store, 5, first).await, Verdict::Fenced, "another change has followed it");
+    assert_eq!(commit(&store, 4, change(worker, &again, done("x"))).await, CommitOutcome::Committed);
+    assert_eq!(commit(&store, 5, first).await, CommitOutcome::Fenced, "another change has followed it");
     assert_eq!(view(&store, id(1)).await.rev, Rev(2));
 }
 
@@ -152,7 +162,7 @@ async fn all_fenced(store: &Handle, stale: &[Change]) {
         let before = (view(store, change.job).await, history(store, change.job).await);
         for outcome in [done("zombie"), failed(Reason::Stopped), retry(secs(0), &[9]), cancelled()] {
             let verdict = commit(store, 90, Change { outcome, ..change.clone() }).await;
-            assert_eq!(verdict, Verdict::Fenced, "{change:?}");
+            assert_eq!(verdict, CommitOutcome::Fenced, "{change:?}");
         }
         assert_eq!((view(store, change.job).await, history(store, change.job).await), before);
     }
@@ -173,7 +183,7 @@ pub async fn a_reaped_claim_is_fenced(store: Handle) {
     let two = worker(&store, 2).await;
     let again = claim(&store, at(2), &ask_alone(two, 1)).await.remove(0);
     all_fenced(&store, &[change(one, &job, done("x"))]).await;
-    assert_eq!(commit(&store, 3, change(two, &again, done("y"))).await, Verdict::Committed);
+    assert_eq!(commit(&store, 3, change(two, &again, done("y"))).await, CommitOutcome::Committed);
     all_fenced(&store, &[change(one, &job, done("x"))]).await;
 }
 
@@ -201,7 +211,7 @@ pub async fn the_same_worker_with_an_older_epoch_is_fenced(store: Handle) {
     assert!(second.epoch > first.epoch && second.rev == first.rev, "only the epoch tells them apart");
     all_fenced(&store, &[change(worker, &first, done("x"))]).await;
     assert_eq!(state(&store, id(1)).await, State::Running);
-    assert_eq!(commit(&store, 2, change(worker, &second, done("y"))).await, Verdict::Committed);
+    assert_eq!(commit(&store, 2, change(worker, &second, done("y"))).await, CommitOutcome::Committed);
 }
 
 pub async fn a_stale_rev_is_fenced(store: Handle) {
@@ -210,14 +220,14 @@ pub async fn a_stale_rev_is_fenced(store: Handle) {
     let second = claim_one(&store, 1, worker, 2).await;
     let with = |rev| Change { rev, ..change(worker, &second, done("x")) };
     all_fenced(&store, &[with(Rev(0)), with(Rev(2)), with(Rev(7))]).await;
-    assert_eq!(commit(&store, 2, with(Rev(1))).await, Verdict::Committed);
+    assert_eq!(commit(&store, 2, with(Rev(1))).await, CommitOutcome::Committed);
 }
 
 pub async fn an_unknown_job_is_fenced(store: Handle) {
     let (worker, job) = running(&store, 1).await;
     let unknown = Change { job: id(99), ..change(worker, &job, done("x")) };
     let verdicts = store.commit(at(1), &[unknown, change(worker, &job, done("x"))]).await.expect("commit");
-    assert_eq!(verdicts, [Verdict::Fenced, Verdict::Committed]);
+    assert_eq!(verdicts, [CommitOutcome::Fenced, CommitOutcome::Committed]);
 }
 
 pub async fn an_output_above_the_limit_is_refused_alone(store: Handle) {
@@ -232,12 +242,12 @@ pub async fn an_output_above_the_limit_is_refused_alone(store: Handle) {
         change(worker, &taken[2], sized(most)),
     ];
     let verdicts = store.commit(at(1), &batch).await.expect("commit");
-    assert_eq!((&verdicts[0], &verdicts[2]), (&Verdict::Committed, &Verdict::Committed));
-    let Verdict::Refused(why) = &verdicts[1] else { panic!("{:?}", verdicts[1]) };
+    assert_eq!((&verdicts[0], &verdicts[2]), (&CommitOutcome::Committed, &CommitOutcome::Committed));
+    let CommitOutcome::Refused(why) = &verdicts[1] else { panic!("{:?}", verdicts[1]) };
     assert!(why.contains("the output") && why.contains(&most.to_string()), "{why}");
     assert_eq!((state(&store, id(2)).await, view(&store, id(2)).await.rev), (State::Running, Rev(0)));
     let small = change(worker, &taken[1], failed(Reason::Refused));
-    assert_eq!(commit(&store, 2, small).await, Verdict::Committed, "a smaller change is still taken");
+    assert_eq!(commit(&store, 2, small).await, CommitOutcome::Committed, "a smaller change is still taken");
 }
 
 pub async fn five_hundred_mixed_changes_in_one_batch(store: Handle) {
@@ -274,9 +284,9 @@ pub async fn five_hundred_mixed_changes_in_one_batch(store: Handle) {
         };
         assert_eq!((kept.summary.state, kept.summary.attempts), (expected, attempts), "job {n}");
         match n {
-            256 => assert!(matches!(verdict, Verdict::Refused(_)), "job {n}: {verdict:?}"),
-            _ if n % 10 == 7 => assert_eq!(*verdict, Verdict::Fenced, "job {n}"),
-            _ => assert_eq!((verdict, kept.rev), (&Verdict::Committed, Rev(1)), "job {n}"),
+            256 => assert!(matches!(verdict, CommitOutcome::Refused(_)), "job {n}: {verdict:?}"),
+            _ if n % 10 == 7 => assert_eq!(*verdict, CommitOutcome::Fenced, "job {n}"),
+            _ => assert_eq!((verdict, kept.rev), (&CommitOutcome::Committed, Rev(1)), "job {n}"),
         }
     }
     assert_eq!(store.commit(at(3), &batch).await.expect("commit"), verdicts, "and the same again");
@@ -310,7 +320,7 @@ pub async fn the_deadline_is_gone_after_the_end(store: Handle) {
 pub async fn a_lapsed_lease_is_no_fence(store: Handle) {
     let (worker, job) = running(&store, 1).await;
     let late = LEASE.as_secs() + 50;
-    assert_eq!(commit(&store, late, change(worker, &job, done("x"))).await, Verdict::Committed);
+    assert_eq!(commit(&store, late, change(worker, &job, done("x"))).await, CommitOutcome::Committed);
 }
 
 pub async fn histories_keep_every_failed_attempt(store: Handle) {
@@ -319,7 +329,7 @@ pub async fn histories_keep_every_failed_attempt(store: Handle) {
         let failure = Failure::retry(format!("try {n}"));
         let outcome = Outcome::Retry { after: secs(0), retry_counts: vec![n], failure: Some(failure) };
         let started = Change { started_at: t(u64::from(n) * 10), ..change(worker, &job, outcome) };
-        assert_eq!(commit(&store, u64::from(n) * 10 + 5, started).await, Verdict::Committed);
+        assert_eq!(commit(&store, u64::from(n) * 10 + 5, started).await, CommitOutcome::Committed);
         job = claim_one(&store, u64::from(n) * 10 + 5, worker, i64::from(n) + 1).await;
     }
     commit(&store, 60, change(worker, &job, done("x"))).await;
@@ -344,7 +354,7 @@ pub async fn errors_are_cleaned_before_they_are_kept(store: Handle) {
         .class("c\0".to_owned() + &"d".repeat(500))
         .with_detail(&"nul \0 and quote \" and ü");
     let outcome = Outcome::Retry { after: secs(0), retry_counts: vec![], failure: Some(failure.clone()) };
-    assert_eq!(commit(&store, 1, change(worker, &job, outcome)).await, Verdict::Committed);
+    assert_eq!(commit(&store, 1, change(worker, &job, outcome)).await, CommitOutcome::Committed);
     let kept = view(&store, id(1)).await.failure.expect("kept");
     assert!(kept.message.starts_with("a\u{fffd}bé") && kept.message.len() < limits::MAX_MESSAGE_BYTES + 64);
     assert!(!kept.class.contains('\0') && kept.class.len() <= limits::MAX_NAME_BYTES, "{:?}", kept.class);
@@ -368,11 +378,11 @@ pub async fn another_change_of_the_same_claim_is_no_repeat(store: Handle) {
         // Made before the answer came, by whoever gives the attempt up.
         let other = change(me, &job, outcome.clone());
         for _ in 0..2 {
-            assert_eq!(commit(&store, 2, other.clone()).await, Verdict::Fenced, "{outcome:?}");
+            assert_eq!(commit(&store, 2, other.clone()).await, CommitOutcome::Fenced, "{outcome:?}");
         }
         assert_eq!(state(&store, job.id).await, State::Running, "{outcome:?}");
         assert_eq!(store.release(at(3), &[held(me, &job)]).await.expect("release"), 1, "{outcome:?}");
-        assert_eq!(commit(&store, 4, change(me, &job, Outcome::Next)).await, Verdict::Halted);
+        assert_eq!(commit(&store, 4, change(me, &job, Outcome::Next)).await, CommitOutcome::Halted);
         store
             .control()
             .act_on_jobs(at(4), &[job.id], crate::JobAction::Pause, &crate::Actor::new("me"))

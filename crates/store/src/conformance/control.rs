@@ -1,7 +1,7 @@
 //! What people do to jobs and queues, and what is written down of it.
 
 use windlass_model::{
-    ClaimedJob, Epoch, Failure, NewJob, RateLimit, Reason, State, SubmitOutcome, Time, Verdict, When,
+    ClaimedJob, CommitOutcome, Epoch, Failure, NewJob, RateLimit, Reason, State, SubmitOutcome, Time, When,
     WorkerId, failure::class,
 };
 
@@ -67,9 +67,15 @@ pub async fn a_running_job_runs_on_and_is_set_aside_when_it_comes_back(store: Ha
         assert_eq!(act(&store, 1, n, JobAction::Pause).await, ControlOutcome::Done);
         assert_eq!(state(&store, id(n)).await, State::Running);
     }
-    assert_eq!(commit(&store, 2, change(worker, &taken[0], done("x"))).await, Verdict::Committed);
-    assert_eq!(commit(&store, 2, change(worker, &taken[1], retry(secs(0), &[]))).await, Verdict::Committed);
-    assert_eq!(commit(&store, 2, change(worker, &taken[2], retry(secs(5), &[]))).await, Verdict::Committed);
+    assert_eq!(commit(&store, 2, change(worker, &taken[0], done("x"))).await, CommitOutcome::Committed);
+    assert_eq!(
+        commit(&store, 2, change(worker, &taken[1], retry(secs(0), &[]))).await,
+        CommitOutcome::Committed
+    );
+    assert_eq!(
+        commit(&store, 2, change(worker, &taken[2], retry(secs(5), &[]))).await,
+        CommitOutcome::Committed
+    );
     reap(&store, 3, worker).await;
     assert_eq!(due(&store, 7, 9).await.woken, 1);
     let other = super::kit::worker(&store, 2).await;
@@ -195,7 +201,7 @@ pub async fn what_runs_is_told_and_may_finish_in_time(store: Handle) {
     says(&act(&store, 6, 1, cancel(10)).await, "told to end before");
     says(&act(&store, 6, 1, JobAction::Pause).await, "being cancelled");
     assert_eq!(state(&store, id(1)).await, State::Running);
-    assert_eq!(commit(&store, 7, change(worker, &claimed, done("in time"))).await, Verdict::Committed);
+    assert_eq!(commit(&store, 7, change(worker, &claimed, done("in time"))).await, CommitOutcome::Committed);
     assert_eq!(state(&store, id(1)).await, State::Done);
     assert!(store.cancel_requests(worker).await.expect("orders").is_empty());
     assert_eq!(due(&store, 20, 9).await.next_at, None, "nothing is left to fire");
@@ -214,7 +220,7 @@ pub async fn what_was_told_and_does_not_end_is_ended(store: Handle) {
     let kept = view(&store, id(1)).await;
     assert_eq!((kept.summary.state, kept.epoch), (State::Cancelled, Epoch(1)));
     assert_eq!(kept.failure.expect("it says why").message, "cancelled by ops: stuck");
-    assert_eq!(commit(&store, 16, change(worker, &claimed, done("late"))).await, Verdict::Fenced);
+    assert_eq!(commit(&store, 16, change(worker, &claimed, done("late"))).await, CommitOutcome::Fenced);
     assert!(store.cancel_requests(worker).await.expect("orders").is_empty());
     assert!(history(&store, id(1)).await.is_empty());
 }
@@ -229,7 +235,7 @@ pub async fn what_was_told_is_not_claimed_again(store: Handle) {
     store.release(at(2), &[held(worker, &taken[0])]).await.expect("release");
     commit(&store, 2, change(worker, &taken[1], retry(secs(0), &[]))).await;
     commit(&store, 2, change(worker, &taken[2], retry(secs(3), &[]))).await;
-    assert_eq!(commit(&store, 2, change(worker, &taken[3], cancelled())).await, Verdict::Committed);
+    assert_eq!(commit(&store, 2, change(worker, &taken[3], cancelled())).await, CommitOutcome::Committed);
     assert_eq!(due(&store, 5, 9).await.woken, 1);
     assert!(take(&store, 6, worker, 2).await.is_empty());
     says(&act(&store, 6, 2, JobAction::Resume).await, "not paused");
@@ -274,7 +280,7 @@ pub async fn a_retry_begins_anew(store: Handle) {
         assert_eq!(kept.deadline_at, (n == 1).then(|| t(150)), "as far away as it was");
     }
     assert!(gates(&store, &[QUEUE, TIMER_GATE]).await.iter().zip(before).all(|(now, before)| *now != before));
-    assert_eq!(commit(&store, 101, change(worker, &taken[1], done("zombie"))).await, Verdict::Fenced);
+    assert_eq!(commit(&store, 101, change(worker, &taken[1], done("zombie"))).await, CommitOutcome::Fenced);
     assert_eq!(history(&store, id(1)).await.len(), 2, "what was tried is kept");
     assert_eq!(ids(&take(&store, 101, other, 2).await), [1, 2].map(id), "no suspect any more");
     assert_eq!(due(&store, 150, 9).await.expired, 1);

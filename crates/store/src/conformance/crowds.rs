@@ -10,7 +10,8 @@ use std::{
 };
 
 use windlass_model::{
-    Conflict, JobId, NewJob, RateCharge, RateLimit, Serial, State, States, SubmitOutcome, Unique, Verdict,
+    CommitOutcome, Conflict, JobId, NewJob, RateCharge, RateLimit, Serial, State, States, SubmitOutcome,
+    Unique,
 };
 
 use super::{
@@ -45,7 +46,7 @@ pub async fn eight_submitters_of_one_serial_key_never_run_two_at_once(store: Han
                     order.push(job.id);
                     running.fetch_sub(1, SeqCst);
                     let verdict = commit(&store, 1, change(me, &job, done("x"))).await;
-                    assert_eq!(verdict, Verdict::Committed);
+                    assert_eq!(verdict, CommitOutcome::Committed);
                     finished.fetch_add(1, SeqCst);
                 }
                 if finished.load(SeqCst) == JOBS {
@@ -207,8 +208,8 @@ pub async fn a_commit_against_a_cancel_has_one_winner(store: Handle) {
         .await;
         let ended = state(&store, id(n + 1)).await;
         match (verdict, ended) {
-            (Verdict::Committed, State::Done) => {}
-            (Verdict::Fenced, State::Cancelled) => assert_eq!(did, ControlOutcome::CancelRequested),
+            (CommitOutcome::Committed, State::Done) => {}
+            (CommitOutcome::Fenced, State::Cancelled) => assert_eq!(did, ControlOutcome::CancelRequested),
             other => panic!("round {n}: {other:?}, {did:?}"),
         }
         assert!(store.cancel_requests(worker).await.expect("orders").is_empty(), "round {n}");

@@ -2,7 +2,9 @@
 
 use std::future::Future;
 
-use windlass_model::{Epoch, JobClaim, NewJob, Reason, Rev, State, SubmitOutcome, Verdict, When, WorkerId};
+use windlass_model::{
+    CommitOutcome, Epoch, JobClaim, NewJob, Reason, Rev, State, SubmitOutcome, When, WorkerId,
+};
 
 use super::{
     kit::*,
@@ -81,16 +83,16 @@ async fn against_commit<F>(
         verdicts
     };
     let (verdicts, lost) = both(store, committer, |store| other(store, worker, back)).await;
-    let won = verdicts.iter().filter(|verdict| **verdict == Verdict::Committed).count();
+    let won = verdicts.iter().filter(|verdict| **verdict == CommitOutcome::Committed).count();
     assert_eq!(won + lost, EACH as usize, "round {n}: each job has one winner");
     for (job, verdict) in taken.iter().zip(verdicts) {
         let kept = view(store, job.id).await;
         let found = (kept.summary.state, kept.rev, kept.epoch);
         match verdict {
-            Verdict::Committed => assert_eq!(found, (State::Done, Rev(1), Epoch(0)), "round {n}"),
-            Verdict::Fenced => assert_eq!(found, (end, Rev(0), Epoch(1)), "round {n}"),
-            Verdict::Refused(why) => panic!("{why}"),
-            Verdict::Halted => panic!("nothing meant to go on"),
+            CommitOutcome::Committed => assert_eq!(found, (State::Done, Rev(1), Epoch(0)), "round {n}"),
+            CommitOutcome::Fenced => assert_eq!(found, (end, Rev(0), Epoch(1)), "round {n}"),
+            CommitOutcome::Refused(why) => panic!("{why}"),
+            CommitOutcome::Halted => panic!("nothing meant to go on"),
         }
     }
     drain(store, n).await;
@@ -131,12 +133,12 @@ pub async fn commit_against_expiry_has_one_winner(store: Handle) {
             expired
         };
         let (verdicts, expired) = both(&store, committer, timekeeper).await;
-        let won = verdicts.iter().filter(|verdict| **verdict == Verdict::Committed).count();
+        let won = verdicts.iter().filter(|verdict| **verdict == CommitOutcome::Committed).count();
         assert_eq!(won + expired, EACH as usize, "round {n}: each job has one winner");
         // A moment earlier, so that a timer left behind is seen and not fired in silence.
         assert_eq!(store.fire_timers(at(99), 99).await.expect("due").next_at, None, "no timer is left");
         for (change, verdict) in changes.iter().zip(verdicts) {
-            let expected = if verdict == Verdict::Committed { State::Done } else { State::Failed };
+            let expected = if verdict == CommitOutcome::Committed { State::Done } else { State::Failed };
             assert_eq!(state(&store, change.job).await, expected, "round {n}");
         }
     }

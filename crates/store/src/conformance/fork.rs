@@ -1,9 +1,9 @@
 //! Forks: jobs that go on from somewhere in the journals of others.
 
 use windlass_model::{
-    ClaimedJob, Epoch, NewJob, Outcome, Payload, RateCharge, RateLimit, Reason, Rev, Serial, State, Step,
-    Unique, Verdict, WorkerId,
-    journal::{Mark, Op},
+    ClaimedJob, CommitOutcome, Epoch, NewJob, Outcome, Payload, RateCharge, RateLimit, Reason, Rev, Serial,
+    State, StepWrites, Unique, WorkerId,
+    journal::{CallEvent, CallKind},
 };
 
 use super::kit::*;
@@ -27,7 +27,7 @@ async fn begun(store: &Handle, new: NewJob) -> (WorkerId, ClaimedJob) {
     let job = claim_one(store, 0, me, 1).await;
     let entries = (0..4).map(|seq| entry(seq, "step", &seq.to_string())).collect();
     let step = with(change(me, &job, Outcome::Next), noted(entries));
-    assert_eq!(commit(store, 1, step).await, Verdict::Committed);
+    assert_eq!(commit(store, 1, step).await, CommitOutcome::Committed);
     (me, further(&job))
 }
 
@@ -36,7 +36,7 @@ async fn told(store: &Handle, n: u32) -> (Vec<i32>, bool) {
     let entries = journal(store, n).await;
     let last = entries.last().expect("not empty");
     let says = (last.op, last.mark, last.name.as_str(), &last.payload)
-        == (Op::Life, Mark::Begun, Fork::ENTRY, &payload(&format!("\"{}\"", id(1))));
+        == (CallKind::Lifecycle, CallEvent::Begun, Fork::ENTRY, &payload(&format!("\"{}\"", id(1))));
     (entries.iter().map(|entry| entry.seq).collect(), says)
 }
 
@@ -51,13 +51,13 @@ pub async fn a_fork_goes_on_from_an_entry_or_the_end(store: Handle) {
         assert_eq!((seen.summary.submitted_at, seen.summary.due_at), (t(5), t(5)));
     }
     assert_eq!(journal(&store, 1).await.len(), 4, "what is forked stays as it is");
-    assert_eq!(commit(&store, 6, change(me, &job, done("x"))).await, Verdict::Committed);
+    assert_eq!(commit(&store, 6, change(me, &job, done("x"))).await, CommitOutcome::Committed);
     let taken = claim(&store, at(6), &ask(me, 2, 9)).await;
     assert_eq!(ids(&taken), [10, 11, 12].map(id));
     let step = noted(vec![entry(3, "other", "x")]);
     let on = with(change(me, &taken[1], Outcome::Next), step);
-    assert_eq!(commit(&store, 7, on.clone()).await, Verdict::Committed);
-    assert_eq!(commit(&store, 7, on).await, Verdict::Committed, "told again");
+    assert_eq!(commit(&store, 7, on.clone()).await, CommitOutcome::Committed);
+    assert_eq!(commit(&store, 7, on).await, CommitOutcome::Committed, "told again");
     assert_eq!(journal(&store, 11).await.len(), 4);
     assert_eq!(journal(&store, 1).await[3], entry(3, "step", "3"));
 }
@@ -71,7 +71,7 @@ pub async fn a_job_without_a_journal_is_forked_from_its_beginning(store: Handle)
 
 pub async fn there_is_nothing_to_fork_where_no_entry_is(store: Handle) {
     let (me, job) = begun(&store, job(1)).await;
-    let forget = Step { forget_entries: vec![2], ..Step::default() };
+    let forget = StepWrites { forget_entries: vec![2], ..StepWrites::default() };
     commit(&store, 2, with(change(me, &job, Outcome::Next), forget)).await;
     for place in [-1, 2, 5, 99] {
         let did = fork(&store, 3, before(place, 10)).await;
@@ -144,7 +144,7 @@ pub async fn a_fork_has_what_its_origin_has_but_for_what_is_its_own(store: Handl
     };
     let job = claim(&store, at(1), &asked(1)).await.remove(0);
     let large = Payload { codec: 3, bytes: vec![4; 50_000] };
-    let step = Step {
+    let step = StepWrites {
         stage: Some(("Second".into(), large.clone())),
         context: vec![("name".into(), payload("value"))],
         has_undo: true,

@@ -3,7 +3,7 @@
 //!
 //! Verbs are atomic, so the orders of calls are all interleavings there are.
 
-use windlass_model::{ClaimedJob, State, Verdict, WorkerId};
+use windlass_model::{ClaimedJob, CommitOutcome, State, WorkerId};
 
 use super::kit::*;
 use crate::SignalOutcome;
@@ -69,7 +69,7 @@ impl Subject<'_> {
             Park | ParkAgain => {
                 let park = change(self.holder, &self.first, wait_for("go", Some(secs(10))));
                 let verdict = commit(store, 5, park).await;
-                assert!(matches!(verdict, Verdict::Committed | Verdict::Fenced), "{verdict:?}");
+                assert!(matches!(verdict, CommitOutcome::Committed | CommitOutcome::Fenced), "{verdict:?}");
             }
             Timeout => _ = due(store, 20, 99).await,
             Take => _ = self.take().await,
@@ -94,7 +94,7 @@ impl Subject<'_> {
         for job in &taken {
             self.shown.extend(texts(&shown(job)));
             let go = with(change(self.other, job, wait_for("go", None)), consume(job));
-            assert_eq!(commit(self.store, 31, go).await, Verdict::Committed);
+            assert_eq!(commit(self.store, 31, go).await, CommitOutcome::Committed);
         }
         !taken.is_empty()
     }

@@ -1,9 +1,9 @@
 //! Journals and contexts: written with a change, whole or not at all, and read as they were written.
 
 use windlass_model::{
-    Change, ClaimedJob, Epoch, JournalEntry, Outcome, Payload, Reason, Rev, State, Step, Time, Verdict, Wait,
-    WorkerId,
-    journal::{Mark, Op},
+    Change, ClaimedJob, CommitOutcome, Epoch, JournalEntry, Outcome, Payload, Reason, Rev, State, StepWrites,
+    Time, Wait, WorkerId,
+    journal::{CallEvent, CallKind},
 };
 
 use super::kit::*;
@@ -18,14 +18,14 @@ fn places(entries: &[JournalEntry]) -> Vec<i32> {
 async fn with_entries(store: &Handle, entries: std::ops::Range<i32>) -> (WorkerId, ClaimedJob) {
     let (me, job) = running(store, 1).await;
     let step = noted(entries.map(|seq| entry(seq, "step", "x")).collect());
-    assert_eq!(commit(store, 1, with(change(me, &job, Outcome::Next), step)).await, Verdict::Committed);
+    assert_eq!(commit(store, 1, with(change(me, &job, Outcome::Next), step)).await, CommitOutcome::Committed);
     (me, further(&job))
 }
 
 /// A step that writes something of everything.
-fn much(job: &ClaimedJob) -> Step {
+fn much(job: &ClaimedJob) -> StepWrites {
     let context = vec![("name".to_owned(), payload("value"))];
-    Step { context, has_undo: true, ..noted(vec![entry(job.rev.0, "much", "x")]) }
+    StepWrites { context, has_undo: true, ..noted(vec![entry(job.rev.0, "much", "x")]) }
 }
 
 pub async fn every_outcome_writes_its_entries(store: Handle) {
@@ -45,7 +45,7 @@ pub async fn every_outcome_writes_its_entries(store: Handle) {
     let changes: Vec<Change> =
         taken.iter().zip(outcomes).map(|(job, outcome)| with(change(me, job, outcome), much(job))).collect();
     let verdicts = store.commit(at(1), &changes).await.expect("commit");
-    assert_eq!(verdicts, vec![Verdict::Committed; 8]);
+    assert_eq!(verdicts, vec![CommitOutcome::Committed; 8]);
     for n in 1..=8 {
         assert_eq!(journal(&store, n).await, [entry(0, "much", "x")], "job {n}");
         assert_eq!(context(&store, n).await, [("name".to_owned(), payload("value"))], "job {n}");
@@ -60,7 +60,7 @@ pub async fn a_step_without_a_stage_leaves_the_stage_as_it_is(store: Handle) {
     commit(&store, 1, with(change(me, &job, Outcome::Next), step("Begin", "Second", "data"))).await;
     let job = further(&job);
     let one = noted(vec![entry(0, "one", "1")]);
-    assert_eq!(commit(&store, 2, with(change(me, &job, Outcome::Next), one)).await, Verdict::Committed);
+    assert_eq!(commit(&store, 2, with(change(me, &job, Outcome::Next), one)).await, CommitOutcome::Committed);
     let seen = view(&store, id(1)).await;
     assert_eq!((seen.rev, seen.summary.stage.as_deref()), (Rev(2), Some("Second")));
     assert_eq!(seen.data, Some(payload("data")));
@@ -82,7 +82,7 @@ pub async fn a_part_of_a_step_leaves_the_wait_and_the_budget_as_they_are(store: 
     for (round, entries) in [1, 2].into_iter().enumerate() {
         for job in &taken {
             let verdict = commit(&store, 1, change(me, job, retry(secs(0), &[1]))).await;
-            assert_eq!(verdict, Verdict::Committed);
+            assert_eq!(verdict, CommitOutcome::Committed);
         }
         taken = claim(&store, at(2), &ask(me, round as i64 + 2, 9)).await;
         let before = taken.iter().map(|job| (job.attempts, job.retry_counts.clone())).collect::<Vec<_>>();
@@ -91,11 +91,11 @@ pub async fn a_part_of_a_step_leaves_the_wait_and_the_budget_as_they_are(store: 
             let part = |job: &ClaimedJob| {
                 let first = job.rev.0 * 10;
                 let entries = (first..first + entries).map(|seq| entry(seq, "part", "x")).collect();
-                with(change(me, job, Outcome::Next), Step { partial: true, ..noted(entries) })
+                with(change(me, job, Outcome::Next), StepWrites { partial: true, ..noted(entries) })
             };
             let changes: Vec<Change> = taken[..batch].iter().map(part).collect();
             let verdicts = store.commit(at(3), &changes).await.expect("commit");
-            assert_eq!(verdicts, vec![Verdict::Committed; batch]);
+            assert_eq!(verdicts, vec![CommitOutcome::Committed; batch]);
             taken[..batch].iter_mut().for_each(|job| *job = further(job));
         }
         let held: Vec<_> = taken.iter().map(|job| held(me, job)).collect();
@@ -139,8 +139,8 @@ pub async fn all_of_an_entry_is_kept(store: Handle) {
     let (me, job) = running(&store, 1).await;
     let most = store.limits().payload;
     let mut entries = Vec::new();
-    for (seq, op) in (1..).zip(Op::ALL) {
-        let mark = Mark::ALL[seq as usize % Mark::ALL.len()];
+    for (seq, op) in (1..).zip(CallKind::ALL) {
+        let mark = CallEvent::ALL[seq as usize % CallEvent::ALL.len()];
         let payload = Payload { codec: seq as u8, bytes: vec![0, 255, seq as u8] };
         let key = Some(format!("ключ '\"\\ {seq}"));
         let at = Time(-5 + i64::from(seq));
@@ -152,16 +152,19 @@ pub async fn all_of_an_entry_is_kept(store: Handle) {
         .push(JournalEntry { payload: Payload { codec: 3, bytes: vec![7; most] }, ..entry(51, "large", "") });
     entries.push(entry(i32::MAX, "last", "x"));
     let step = noted(entries.clone());
-    assert_eq!(commit(&store, 1, with(change(me, &job, Outcome::Next), step)).await, Verdict::Committed);
+    assert_eq!(
+        commit(&store, 1, with(change(me, &job, Outcome::Next), step)).await,
+        CommitOutcome::Committed
+    );
     assert_eq!(journal(&store, 1).await, entries);
 }
 
 pub async fn entries_may_be_forgotten(store: Handle) {
     let (me, job) = with_entries(&store, 0..6).await;
-    let forget = Step { forget_entries: vec![1, 4, 77], ..noted(vec![entry(6, "step", "x")]) };
+    let forget = StepWrites { forget_entries: vec![1, 4, 77], ..noted(vec![entry(6, "step", "x")]) };
     commit(&store, 2, with(change(me, &job, Outcome::Next), forget)).await;
     assert_eq!(places(&journal(&store, 1).await), [0, 2, 3, 5, 6]);
-    let forget = Step { forget_entries: vec![0, 6], ..Step::default() };
+    let forget = StepWrites { forget_entries: vec![0, 6], ..StepWrites::default() };
     commit(&store, 3, with(change(me, &further(&job), retry(secs(1), &[])), forget)).await;
     assert_eq!(places(&journal(&store, 1).await), [2, 3, 5]);
 }
@@ -169,7 +172,7 @@ pub async fn entries_may_be_forgotten(store: Handle) {
 pub async fn a_journal_may_start_anew(store: Handle) {
     let (me, job) = with_entries(&store, 0..3).await;
     let context = vec![("name".to_owned(), payload("kept"))];
-    let anew = Step {
+    let anew = StepWrites {
         continue_as_new: true,
         context,
         stage: Some(("again".to_owned(), payload("input"))),
@@ -180,7 +183,7 @@ pub async fn a_journal_may_start_anew(store: Handle) {
     assert_eq!(context_names(&store, 1).await, ["name"]);
     let job = claim_one(&store, 3, me, 2).await;
     assert_eq!((job.stage.as_deref(), &job.data), (Some("again"), &Some(payload("input"))));
-    let anew = Step { continue_as_new: true, ..Step::default() };
+    let anew = StepWrites { continue_as_new: true, ..StepWrites::default() };
     commit(&store, 4, with(change(me, &job, Outcome::Next), anew)).await;
     assert_eq!(journal(&store, 1).await, []);
 }
@@ -194,14 +197,14 @@ pub async fn a_fenced_change_adds_nothing(store: Handle) {
     let outcomes = [Outcome::Next, wait_for("go", None), retry(secs(0), &[]), done("x"), cancelled()];
     for outcome in outcomes {
         let stale = ClaimedJob { rev: Rev(job.rev.0 + 1), ..job.clone() };
-        let step = Step {
+        let step = StepWrites {
             forget_entries: vec![0],
             continue_as_new: true,
             ..much(&ClaimedJob { rev: Rev(9), ..job.clone() })
         };
         for other in [stale, ClaimedJob { epoch: Epoch(7), ..job.clone() }] {
             let verdict = commit(&store, 2, with(change(me, &other, outcome.clone()), step.clone())).await;
-            assert_eq!(verdict, Verdict::Fenced, "{outcome:?}");
+            assert_eq!(verdict, CommitOutcome::Fenced, "{outcome:?}");
         }
     }
     assert_eq!(places(&journal(&store, 1).await), [0, 1]);
@@ -217,11 +220,12 @@ pub async fn a_repeated_change_adds_nothing_twice(store: Handle) {
     let outcomes = [Outcome::Next, wait_for("go", None), retry(secs(5), &[]), done("x")];
     for (job, outcome) in taken.iter().zip(outcomes) {
         let first = with(change(me, job, outcome), much(job));
-        assert_eq!(commit(&store, 1, first.clone()).await, Verdict::Committed);
-        assert_eq!(commit(&store, 2, first.clone()).await, Verdict::Committed, "told again");
+        assert_eq!(commit(&store, 1, first.clone()).await, CommitOutcome::Committed);
+        assert_eq!(commit(&store, 2, first.clone()).await, CommitOutcome::Committed, "told again");
         // The same revision with something else is the same change to the store, which settles whether it was there.
-        let other = Step { context: vec![("other".into(), payload("x"))], ..noted(vec![entry(5, "b", "y")]) };
-        assert_eq!(commit(&store, 3, with(first, other)).await, Verdict::Committed);
+        let other =
+            StepWrites { context: vec![("other".into(), payload("x"))], ..noted(vec![entry(5, "b", "y")]) };
+        assert_eq!(commit(&store, 3, with(first, other)).await, CommitOutcome::Committed);
     }
     for n in 1..=4 {
         assert_eq!(journal(&store, n).await, [entry(0, "much", "x")]);
@@ -233,7 +237,8 @@ pub async fn a_place_is_taken_once(store: Handle) {
     let (me, job) = with_entries(&store, 0..2).await;
     submit(&store, &[self::job(2)]).await;
     let other = claim_one(&store, 1, me, 2).await;
-    let taken = Step { context: vec![("a".into(), payload("b"))], ..noted(vec![entry(1, "again", "y")]) };
+    let taken =
+        StepWrites { context: vec![("a".into(), payload("b"))], ..noted(vec![entry(1, "again", "y")]) };
     let twice = noted(vec![entry(5, "a", "x"), entry(5, "b", "y")]);
     for step in [taken, twice] {
         let changes = [
@@ -241,13 +246,19 @@ pub async fn a_place_is_taken_once(store: Handle) {
             with(change(me, &other, Outcome::Next), noted(vec![entry(1, "mine", "z")])),
         ];
         let verdicts = store.commit(at(2), &changes).await.expect("commit");
-        assert!(matches!(&verdicts[..], [Verdict::Refused(_), Verdict::Committed]), "{verdicts:?}");
+        assert!(
+            matches!(&verdicts[..], [CommitOutcome::Refused(_), CommitOutcome::Committed]),
+            "{verdicts:?}"
+        );
     }
     assert_eq!(view(&store, id(1)).await.rev, Rev(1));
     assert_eq!((places(&journal(&store, 1).await), context(&store, 1).await), (vec![0, 1], vec![]));
     assert_eq!(journal(&store, 2).await, [entry(1, "mine", "z")], "which is another job's place");
-    let mended = Step { forget_entries: vec![1], ..noted(vec![entry(1, "again", "y")]) };
-    assert_eq!(commit(&store, 3, with(change(me, &job, Outcome::Next), mended)).await, Verdict::Committed);
+    let mended = StepWrites { forget_entries: vec![1], ..noted(vec![entry(1, "again", "y")]) };
+    assert_eq!(
+        commit(&store, 3, with(change(me, &job, Outcome::Next), mended)).await,
+        CommitOutcome::Committed
+    );
 }
 
 pub async fn a_context_keeps_the_last_value_of_each_name(store: Handle) {
@@ -259,7 +270,7 @@ pub async fn a_context_keeps_the_last_value_of_each_name(store: Handle) {
         vec![("a".to_owned(), payload("3")), ("a".to_owned(), payload("4"))],
     ];
     for context in values {
-        let step = Step { context, ..Step::default() };
+        let step = StepWrites { context, ..StepWrites::default() };
         commit(&store, 1, with(change(me, &job, Outcome::Next), step)).await;
         job = further(&job);
     }
@@ -273,9 +284,9 @@ pub async fn what_a_journal_may_not_hold_is_refused_alone(store: Handle) {
     submit(&store, &[self::job(2)]).await;
     let other = claim_one(&store, 1, me, 2).await;
     let large = Payload::json(vec![b'1'; store.limits().payload + 1]);
-    let named = |name: &str, value: &Payload| Step {
+    let named = |name: &str, value: &Payload| StepWrites {
         context: vec![(name.to_owned(), value.clone())],
-        ..Step::default()
+        ..StepWrites::default()
     };
     let bad = [
         noted(vec![entry(0, "fine", "x"), JournalEntry { payload: large.clone(), ..entry(1, "large", "") }]),
@@ -292,7 +303,10 @@ pub async fn what_a_journal_may_not_hold_is_refused_alone(store: Handle) {
         let changes =
             [with(change(me, &job, Outcome::Next), step), with(change(me, &other, Outcome::Next), fine)];
         let verdicts = store.commit(at(1), &changes).await.expect("commit");
-        assert!(matches!(&verdicts[..], [Verdict::Refused(_), Verdict::Committed]), "{n}: {verdicts:?}");
+        assert!(
+            matches!(&verdicts[..], [CommitOutcome::Refused(_), CommitOutcome::Committed]),
+            "{n}: {verdicts:?}"
+        );
     }
     assert_eq!((journal(&store, 1).await, context(&store, 1).await), (vec![], vec![]));
     assert_eq!(journal(&store, 2).await.len(), 7);
@@ -302,8 +316,8 @@ pub async fn a_step_that_halts_writes_its_entries(store: Handle) {
     let (me, job) = running(&store, 1).await;
     act(&store, 1, 1, JobAction::Pause).await;
     let step = with(change(me, &job, Outcome::Next), much(&job));
-    assert_eq!(commit(&store, 2, step.clone()).await, Verdict::Halted);
-    assert_eq!(commit(&store, 2, step).await, Verdict::Halted, "told again");
+    assert_eq!(commit(&store, 2, step.clone()).await, CommitOutcome::Halted);
+    assert_eq!(commit(&store, 2, step).await, CommitOutcome::Halted, "told again");
     assert_eq!((journal(&store, 1).await.len(), context(&store, 1).await.len()), (1, 1));
 }
 
@@ -318,7 +332,7 @@ pub async fn whoever_goes_on_finds_the_journal(store: Handle) {
     let step = noted(vec![entry(3, "end", "x")]);
     assert_eq!(
         commit(&store, 6, with(change(me, &job, failed(Reason::Stopped)), step)).await,
-        Verdict::Committed
+        CommitOutcome::Committed
     );
     assert_eq!(act(&store, 7, 1, JobAction::Retry).await, crate::ControlOutcome::Done);
     assert_eq!(state(&store, id(1)).await, State::Ready);

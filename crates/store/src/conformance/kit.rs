@@ -3,10 +3,10 @@
 use std::{sync::Arc, time::Duration};
 
 use windlass_model::{
-    Change, ClaimNo, ClaimedJob, Failure, JobClaim, JobId, JournalEntry, KindVersion, NewJob, NewSignal,
-    Outcome, Payload, Reason, Rev, Serial, Signal, State, Step, SubmitOutcome, Time, Verdict, Wait,
+    Change, ClaimNo, ClaimedJob, CommitOutcome, Failure, JobClaim, JobId, JournalEntry, KindVersion, NewJob,
+    NewSignal, Outcome, Payload, Reason, Rev, Serial, Signal, State, StepWrites, SubmitOutcome, Time, Wait,
     WaitCondition, WorkerId,
-    journal::{Mark, Op},
+    journal::{CallEvent, CallKind},
     wait::SignalName,
 };
 
@@ -203,23 +203,23 @@ pub fn machine(n: u32, stage: &str) -> NewJob {
 }
 
 /// A step from one stage to the next, with its data.
-pub fn step(ran: &str, stage: &str, data: &str) -> Step {
-    Step {
+pub fn step(ran: &str, stage: &str, data: &str) -> StepWrites {
+    StepWrites {
         from_stage: Some(ran.to_owned()),
         stage: Some((stage.to_owned(), payload(data))),
-        ..Step::default()
+        ..StepWrites::default()
     }
 }
 
 /// A step that submits jobs and goes on to a stage that may wait for them.
-pub fn bear(children: &[NewJob]) -> Step {
+pub fn bear(children: &[NewJob]) -> StepWrites {
     let stage = Some(("Joining".to_owned(), payload("x")));
-    Step { stage, children: children.to_vec(), ..Step::default() }
+    StepWrites { stage, children: children.to_vec(), ..StepWrites::default() }
 }
 
 /// A step that consumes what it was shown and leaves the stage as it is.
-pub fn consume(job: &ClaimedJob) -> Step {
-    Step { consumed: shown(job).iter().map(|signal| signal.number).collect(), ..Step::default() }
+pub fn consume(job: &ClaimedJob) -> StepWrites {
+    StepWrites { consumed: shown(job).iter().map(|signal| signal.number).collect(), ..StepWrites::default() }
 }
 
 /// The signals that a step is shown of what its worker was handed.
@@ -234,7 +234,7 @@ pub fn texts(signals: &[Signal]) -> Vec<String> {
 }
 
 /// The same change with a step.
-pub fn with(change: Change, step: Step) -> Change {
+pub fn with(change: Change, step: StepWrites) -> Change {
     Change { step: Some(Box::new(step)), ..change }
 }
 
@@ -247,8 +247,8 @@ pub fn further(job: &ClaimedJob) -> ClaimedJob {
 pub fn entry(seq: i32, name: &str, text: &str) -> JournalEntry {
     JournalEntry {
         seq,
-        op: Op::Step,
-        mark: Mark::Done,
+        op: CallKind::Step,
+        mark: CallEvent::Done,
         name: name.to_owned(),
         key: None,
         line: None,
@@ -258,8 +258,8 @@ pub fn entry(seq: i32, name: &str, text: &str) -> JournalEntry {
 }
 
 /// A step that adds to the journal.
-pub fn noted(entries: Vec<JournalEntry>) -> Step {
-    Step { entries, ..Step::default() }
+pub fn noted(entries: Vec<JournalEntry>) -> StepWrites {
+    StepWrites { entries, ..StepWrites::default() }
 }
 
 /// A job's journal.
@@ -293,7 +293,7 @@ pub fn cancelled() -> Outcome {
 }
 
 /// Commits one change.
-pub async fn commit(store: &Handle, now: u64, change: Change) -> Verdict {
+pub async fn commit(store: &Handle, now: u64, change: Change) -> CommitOutcome {
     let mut verdicts = store.commit(at(now), &[change]).await.expect("commit");
     assert_eq!(verdicts.len(), 1);
     verdicts.remove(0)

@@ -1,6 +1,6 @@
 //! Workers: enlisting, renewing, handing back, retiring.
 
-use windlass_model::{ClaimNo, Epoch, JobClaim, NewJob, Rev, State, Verdict, WorkerId};
+use windlass_model::{ClaimNo, CommitOutcome, Epoch, JobClaim, NewJob, Rev, State, WorkerId};
 
 use super::kit::*;
 use crate::{Error, RenewRequest, Renewal};
@@ -51,7 +51,7 @@ pub async fn a_dead_worker_never_revives(store: Handle) {
         assert_eq!(renew(&store, now, one).await, Renewal::Lost);
         assert!(matches!(store.claim(at(now), &ask(one, 2, 1)).await, Err(Error::Dead)));
     }
-    assert_eq!(commit(&store, 4, change(one, &job, done("x"))).await, Verdict::Fenced);
+    assert_eq!(commit(&store, 4, change(one, &job, done("x"))).await, CommitOutcome::Fenced);
     let workers = store.inspect().workers().await.expect("workers");
     assert!(!workers[0].alive);
 }

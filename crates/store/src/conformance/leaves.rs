@@ -1,8 +1,8 @@
 //! Children of branches among other jobs: their places, their kin, and how they are listed.
 
 use windlass_model::{
-    BranchMember, BranchPosition, BranchUpdate, BranchWatch, JobId, NewJob, Outcome, RateCharge, RateLimit,
-    Reason, Serial, State, Step, Unique, Verdict, Wait, When, wait::CHILD_SIGNAL,
+    BranchMember, BranchPosition, BranchUpdate, BranchWatch, CommitOutcome, JobId, NewJob, Outcome,
+    RateCharge, RateLimit, Reason, Serial, State, StepWrites, Unique, Wait, When, wait::CHILD_SIGNAL,
 };
 
 use super::{branches::*, kit::*};
@@ -29,8 +29,11 @@ pub async fn branches_of_two_jobs_do_not_know_each_other(store: Handle) {
 
 pub async fn other_children_stand_beside_those_of_a_branch(store: Handle) {
     let (me, job) = opened(&store, children(2, 1)).await;
-    let told = Step { signal_child_ends: true, ..growing(vec![], vec![self::job(3), child_of(4, NO)]) };
-    assert_eq!(commit(&store, 2, with(change(me, &job, Outcome::Next), told)).await, Verdict::Committed);
+    let told = StepWrites { signal_child_ends: true, ..growing(vec![], vec![self::job(3), child_of(4, NO)]) };
+    assert_eq!(
+        commit(&store, 2, with(change(me, &job, Outcome::Next), told)).await,
+        CommitOutcome::Committed
+    );
     let job = further(&job);
     let both = bear(&[self::job(5), child_of(6, NO)]);
     commit(&store, 3, with(change(me, &job, join(&job)), both)).await;
@@ -200,7 +203,7 @@ pub async fn nothing_is_left_of_the_branches_of_a_pruned_job(store: Handle) {
     assert_eq!(store.inspect().branches(id(1)).await.expect("branches"), []);
     let seen = view(&store, id(3)).await;
     assert_eq!((seen.place, seen.parent), (None, Some(id(1))));
-    assert_eq!(commit(&store, 80, change(me, &taken[1], done("x"))).await, Verdict::Committed);
+    assert_eq!(commit(&store, 80, change(me, &taken[1], done("x"))).await, CommitOutcome::Committed);
     assert_eq!(prune(90).await, 1, "its parent is gone");
     submit(&store, &[self::job(1)]).await;
     assert_eq!(store.inspect().branches(id(1)).await.expect("branches"), []);

@@ -1,7 +1,8 @@
 //! Machines: steps under one claim, what is recorded of them, what stops them between two.
 
 use windlass_model::{
-    ClaimedJob, Epoch, NewJob, Outcome, Payload, Reason, Rev, State, Step, Verdict, Wait, WorkerId,
+    ClaimedJob, CommitOutcome, Epoch, NewJob, Outcome, Payload, Reason, Rev, State, StepWrites, Wait,
+    WorkerId,
 };
 
 use super::kit::*;
@@ -14,7 +15,7 @@ async fn begun(store: &Handle, n: u32) -> (WorkerId, ClaimedJob) {
     (holder, claim_one(store, 0, holder, 1).await)
 }
 
-fn next(worker: WorkerId, job: &ClaimedJob, step: Step) -> windlass_model::Change {
+fn next(worker: WorkerId, job: &ClaimedJob, step: StepWrites) -> windlass_model::Change {
     with(change(worker, job, Outcome::Next), step)
 }
 
@@ -22,19 +23,27 @@ pub async fn a_step_goes_on_under_the_same_claim(store: Handle) {
     let (me, first) = begun(&store, 1).await;
     assert_eq!((first.stage.as_deref(), &first.data, first.rev), (Some("Begin"), &None, Rev(0)));
     let before = gates(&store, &[QUEUE, crate::TIMER_GATE]).await;
-    assert_eq!(commit(&store, 2, next(me, &first, step("Begin", "Charge", "1"))).await, Verdict::Committed);
+    assert_eq!(
+        commit(&store, 2, next(me, &first, step("Begin", "Charge", "1"))).await,
+        CommitOutcome::Committed
+    );
     let seen = view(&store, id(1)).await;
     assert_eq!((seen.summary.state, seen.epoch, seen.rev), (State::Running, first.epoch, Rev(1)));
     assert_eq!((seen.summary.stage.as_deref(), seen.data), (Some("Charge"), Some(payload("1"))));
     assert_eq!((seen.worker, claims(&store, me).await), (Some(me), 1));
     assert_eq!(gates(&store, &[QUEUE, crate::TIMER_GATE]).await, before, "no queue gained anything");
     let second = further(&first);
-    assert_eq!(commit(&store, 3, next(me, &second, step("Charge", "Ship", "2"))).await, Verdict::Committed);
-    assert_eq!(commit(&store, 3, next(me, &first, step("Begin", "Other", "9"))).await, Verdict::Fenced);
+    assert_eq!(
+        commit(&store, 3, next(me, &second, step("Charge", "Ship", "2"))).await,
+        CommitOutcome::Committed
+    );
+    assert_eq!(commit(&store, 3, next(me, &first, step("Begin", "Other", "9"))).await, CommitOutcome::Fenced);
     let third = further(&second);
-    let end =
-        with(change(me, &third, done("x")), Step { from_stage: Some("Ship".into()), ..Step::default() });
-    assert_eq!(commit(&store, 4, end).await, Verdict::Committed);
+    let end = with(
+        change(me, &third, done("x")),
+        StepWrites { from_stage: Some("Ship".into()), ..StepWrites::default() },
+    );
+    assert_eq!(commit(&store, 4, end).await, CommitOutcome::Committed);
     let seen = view(&store, id(1)).await;
     assert_eq!((seen.summary.state, seen.rev, seen.epoch), (State::Done, Rev(3), Epoch(0)));
     assert_eq!(seen.summary.stage.as_deref(), Some("Ship"), "the stage it ended in");
@@ -55,7 +64,7 @@ pub async fn whoever_claims_a_machine_goes_on_where_it_stands(store: Handle) {
     assert_eq!(other.input, job(1).input, "its input is what it was");
     assert_eq!(
         commit(&store, 4, next(me, &further(&first), step("Charge", "Ship", "2"))).await,
-        Verdict::Fenced
+        CommitOutcome::Fenced
     );
     assert_eq!(steps(&store, 1).await.len(), 1, "nothing of what was fenced is there");
     store.release(at(5), &[back]).await.expect("release");
@@ -65,12 +74,12 @@ pub async fn whoever_claims_a_machine_goes_on_where_it_stands(store: Handle) {
 
 pub async fn transitions_are_recorded_with_where_they_led(store: Handle) {
     let (me, first) = begun(&store, 1).await;
-    let stay = |ran: &str| Step { from_stage: Some(ran.into()), ..Step::default() };
+    let stay = |ran: &str| StepWrites { from_stage: Some(ran.into()), ..StepWrites::default() };
     commit(&store, 2, next(me, &first, step("Begin", "Charge", "1"))).await;
     let job = further(&first);
     commit(&store, 3, next(me, &job, stay("Charge"))).await;
     let job = further(&job);
-    commit(&store, 4, next(me, &job, Step { from_stage: None, ..step("", "Ship", "2") })).await;
+    commit(&store, 4, next(me, &job, StepWrites { from_stage: None, ..step("", "Ship", "2") })).await;
     let job = further(&job);
     commit(&store, 5, with(change(me, &job, Outcome::Wait(Wait::YIELD)), stay("Ship"))).await;
     let job = claim_one(&store, 5, me, 2).await;
@@ -110,7 +119,7 @@ pub async fn paths_count_the_transitions_of_the_newest(store: Handle) {
     let wanted = crate::ClaimRequest { kinds: [kind(KIND, 1), kind(KIND, 2)].into(), ..ask(me, 1, 9) };
     for job in claim(&store, at(0), &wanted).await {
         commit(&store, 1, next(me, &job, step("Begin", "Charge", "1"))).await;
-        let end = Step { from_stage: Some("Charge".into()), ..Step::default() };
+        let end = StepWrites { from_stage: Some("Charge".into()), ..StepWrites::default() };
         commit(&store, 2, with(change(me, &further(&job), done("x")), end)).await;
     }
     let path = |version, stage: &str, next: Option<&str>, how: &str, times| TransitionCount {
@@ -145,7 +154,7 @@ pub async fn counters_start_anew_with_every_step(store: Handle) {
     assert_eq!(history(&store, id(1)).await.len(), 2, "what went wrong before is kept");
     let mut job = further(&third);
     for attempts in 1..=3 {
-        let same = Step { unchanged: true, ..step("Charge", "Charge", "1") };
+        let same = StepWrites { unchanged: true, ..step("Charge", "Charge", "1") };
         commit(&store, 4, next(two, &job, same)).await;
         assert_eq!(view(&store, id(1)).await.summary.attempts, attempts, "it stands where it stood");
         job = further(&job);
@@ -156,7 +165,7 @@ pub async fn counters_start_anew_with_every_step(store: Handle) {
 
 pub async fn a_retry_keeps_what_the_step_has_made_of_its_stage(store: Handle) {
     let (me, first) = begun(&store, 1).await;
-    let saved = Step { from_stage: None, ..step("", "Begin", "so far") };
+    let saved = StepWrites { from_stage: None, ..step("", "Begin", "so far") };
     commit(&store, 1, with(change(me, &first, retry(secs(0), &[])), saved)).await;
     let second = claim_one(&store, 1, me, 2).await;
     assert_eq!(
@@ -171,7 +180,7 @@ pub async fn a_retry_without_an_error_leaves_no_history(store: Handle) {
     commit(&store, 1, change(me, &first, retry(secs(0), &[1]))).await;
     let second = claim_one(&store, 1, me, 2).await;
     let again = Outcome::Retry { after: secs(5), retry_counts: vec![2], failure: None };
-    assert_eq!(commit(&store, 2, change(me, &second, again)).await, Verdict::Committed);
+    assert_eq!(commit(&store, 2, change(me, &second, again)).await, CommitOutcome::Committed);
     let seen = view(&store, id(1)).await;
     assert_eq!((seen.summary.state, seen.summary.due_at), (State::Scheduled, t(7)));
     assert_eq!((seen.summary.attempts, seen.spent), (2, vec![2]), "it counts");
@@ -183,16 +192,16 @@ pub async fn a_paused_machine_halts_after_its_step(store: Handle) {
     let (me, first) = begun(&store, 1).await;
     assert_eq!(act(&store, 1, 1, JobAction::Pause).await, ControlOutcome::Done);
     let go = next(me, &first, step("Begin", "Charge", "1"));
-    assert_eq!(commit(&store, 2, go.clone()).await, Verdict::Halted);
+    assert_eq!(commit(&store, 2, go.clone()).await, CommitOutcome::Halted);
     let seen = view(&store, id(1)).await;
     assert_eq!((seen.summary.state, seen.rev, seen.epoch), (State::Ready, Rev(1), Epoch(1)));
     assert_eq!(seen.summary.stage.as_deref(), Some("Charge"), "the step is written");
     assert_eq!(steps(&store, 1).await.len(), 1);
-    assert_eq!(commit(&store, 2, go).await, Verdict::Halted, "and said again");
+    assert_eq!(commit(&store, 2, go).await, CommitOutcome::Halted, "and said again");
     assert_eq!(steps(&store, 1).await.len(), 1);
     assert_eq!(
         commit(&store, 3, next(me, &further(&first), step("Charge", "Ship", "2"))).await,
-        Verdict::Fenced
+        CommitOutcome::Fenced
     );
     assert!(claim(&store, at(3), &ask(me, 2, 9)).await.is_empty());
     assert_eq!(act(&store, 4, 1, JobAction::Resume).await, ControlOutcome::Done);
@@ -203,7 +212,10 @@ pub async fn a_paused_machine_halts_after_its_step(store: Handle) {
 pub async fn a_machine_that_was_told_to_end_halts_after_its_step(store: Handle) {
     let (me, first) = begun(&store, 1).await;
     assert_eq!(act(&store, 1, 1, cancel(60)).await, ControlOutcome::CancelRequested);
-    assert_eq!(commit(&store, 2, next(me, &first, step("Begin", "Charge", "1"))).await, Verdict::Halted);
+    assert_eq!(
+        commit(&store, 2, next(me, &first, step("Begin", "Charge", "1"))).await,
+        CommitOutcome::Halted
+    );
     assert!(claim(&store, at(3), &ask(me, 2, 9)).await.is_empty(), "it is not claimed again");
     assert_eq!(due(&store, 61, 9).await.cancelled, 1);
     assert_eq!(state(&store, id(1)).await, State::Cancelled);
@@ -214,7 +226,10 @@ pub async fn a_resumed_machine_does_not_halt(store: Handle) {
     let (me, first) = begun(&store, 1).await;
     act(&store, 1, 1, JobAction::Pause).await;
     act(&store, 1, 1, JobAction::Resume).await;
-    assert_eq!(commit(&store, 2, next(me, &first, step("Begin", "Charge", "1"))).await, Verdict::Committed);
+    assert_eq!(
+        commit(&store, 2, next(me, &first, step("Begin", "Charge", "1"))).await,
+        CommitOutcome::Committed
+    );
     assert_eq!(state(&store, id(1)).await, State::Running);
 }
 
@@ -223,11 +238,11 @@ pub async fn a_yield_lets_others_pass(store: Handle) {
     submit(&store, &[job(2)]).await;
     let before = gates(&store, &[QUEUE]).await;
     let yields = with(change(me, &first, Outcome::Wait(Wait::YIELD)), step("Begin", "Charge", "1"));
-    assert_eq!(commit(&store, 5, yields.clone()).await, Verdict::Committed);
+    assert_eq!(commit(&store, 5, yields.clone()).await, CommitOutcome::Committed);
     assert_ne!(gates(&store, &[QUEUE]).await, before);
     let seen = view(&store, id(1)).await;
     assert_eq!((seen.summary.state, seen.epoch, seen.wait), (State::Ready, Epoch(1), None));
-    assert_eq!(commit(&store, 5, yields).await, Verdict::Committed, "said again");
+    assert_eq!(commit(&store, 5, yields).await, CommitOutcome::Committed, "said again");
     let taken = claim(&store, at(6), &ask(me, 2, 9)).await;
     assert_eq!(ids(&taken), [id(2), id(1)], "behind what was there");
     assert_eq!(taken[1].due_at, t(5));
@@ -237,34 +252,38 @@ pub async fn a_lost_answer_of_a_step_is_told_again(store: Handle) {
     let (me, first) = begun(&store, 1).await;
     let go = next(me, &first, step("Begin", "Charge", "1"));
     for _ in 0..3 {
-        assert_eq!(commit(&store, 1, go.clone()).await, Verdict::Committed);
+        assert_eq!(commit(&store, 1, go.clone()).await, CommitOutcome::Committed);
     }
     assert_eq!((view(&store, id(1)).await.rev, steps(&store, 1).await.len()), (Rev(1), 1));
     reap(&store, 2, me).await;
-    assert_eq!(commit(&store, 3, go.clone()).await, Verdict::Halted, "it is written, and the claim is over");
+    assert_eq!(
+        commit(&store, 3, go.clone()).await,
+        CommitOutcome::Halted,
+        "it is written, and the claim is over"
+    );
     let two = worker(&store, 2).await;
     let second = claim(&store, at(3), &ask_alone(two, 1)).await.remove(0);
     commit(&store, 4, next(two, &second, step("Charge", "Ship", "2"))).await;
-    assert_eq!(commit(&store, 5, go).await, Verdict::Fenced, "others have gone on");
+    assert_eq!(commit(&store, 5, go).await, CommitOutcome::Fenced, "others have gone on");
     let third = further(&second);
     let parks = with(change(two, &third, wait_for("go", None)), step("Ship", "Last", "3"));
     for _ in 0..2 {
-        assert_eq!(commit(&store, 6, parks.clone()).await, Verdict::Committed);
+        assert_eq!(commit(&store, 6, parks.clone()).await, CommitOutcome::Committed);
     }
     assert_eq!((state(&store, id(1)).await, steps(&store, 1).await.len()), (State::Waiting, 3));
     send(&store, 7, &[signal(id(1), "go", "1", "x")]).await;
     claim_one(&store, 7, two, 2).await;
-    assert_eq!(commit(&store, 8, parks).await, Verdict::Committed, "until the next change");
+    assert_eq!(commit(&store, 8, parks).await, CommitOutcome::Committed, "until the next change");
     assert_eq!(state(&store, id(1)).await, State::Running);
 }
 
 pub async fn large_data_is_kept_replaced_and_forgotten(store: Handle) {
     let (me, first) = begun(&store, 1).await;
     let sized = |len: usize| Payload { codec: 5, bytes: vec![len as u8; len] };
-    let to = |len| Step { stage: Some(("Big".into(), sized(len))), ..Step::default() };
+    let to = |len| StepWrites { stage: Some(("Big".into(), sized(len))), ..StepWrites::default() };
     let mut job = first;
     for len in [40_000, 300_000, 10, 0, 100_000, 20] {
-        assert_eq!(commit(&store, 1, next(me, &job, to(len))).await, Verdict::Committed, "{len}");
+        assert_eq!(commit(&store, 1, next(me, &job, to(len))).await, CommitOutcome::Committed, "{len}");
         assert_eq!(view(&store, id(1)).await.data, Some(sized(len)));
         job = further(&job);
     }
@@ -287,7 +306,7 @@ pub async fn what_a_step_may_not_write_is_refused_alone(store: Handle) {
     let mut charged = job(50);
     charged.settings.rate = Some(Box::new(windlass_model::RateCharge { limit: "nobody".into(), weight: 1 }));
     let changes = [
-        next(me, &taken[0], Step { stage: Some(("Begin".into(), large)), ..Step::default() }),
+        next(me, &taken[0], StepWrites { stage: Some(("Begin".into(), large)), ..StepWrites::default() }),
         next(me, &taken[1], step("Begin", "", "1")),
         change(me, &taken[2], wait_for_some(&[], 1, None)),
         change(me, &taken[3], wait_for("go", Some(secs(0)))),
@@ -296,11 +315,15 @@ pub async fn what_a_step_may_not_write_is_refused_alone(store: Handle) {
     ];
     let verdicts = store.commit(at(1), &changes).await.expect("commit");
     for (n, text) in ["allowed", "empty", "names no signal", "is zero", "does not exist"].iter().enumerate() {
-        assert!(matches!(&verdicts[n], Verdict::Refused(why) if why.contains(text)), "{:?}", verdicts[n]);
+        assert!(
+            matches!(&verdicts[n], CommitOutcome::Refused(why) if why.contains(text)),
+            "{:?}",
+            verdicts[n]
+        );
         let seen = view(&store, taken[n].id).await;
         assert_eq!((seen.rev, seen.summary.state), (Rev(0), State::Running));
     }
-    assert_eq!(verdicts[5], Verdict::Committed);
+    assert_eq!(verdicts[5], CommitOutcome::Committed);
     assert_eq!(list(&store, all()).await.len(), 6, "no child is there");
 }
 
@@ -309,7 +332,10 @@ pub async fn a_suspect_that_has_got_further_is_an_ordinary_job(store: Handle) {
     reap(&store, 1, me).await;
     let two = worker(&store, 2).await;
     let job = claim(&store, at(1), &ask_alone(two, 1)).await.remove(0);
-    assert_eq!(commit(&store, 2, next(two, &job, step("Begin", "Charge", "1"))).await, Verdict::Committed);
+    assert_eq!(
+        commit(&store, 2, next(two, &job, step("Begin", "Charge", "1"))).await,
+        CommitOutcome::Committed
+    );
     // A death alone counts from the last step on.
     let sweep = ReapRequest { dead: vec![two], lapsed: false, limit: 9, crashes: 2 };
     assert_eq!(store.reap(at(3), &sweep).await.expect("reap").returned, 1);

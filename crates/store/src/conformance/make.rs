@@ -5,9 +5,9 @@ use std::time::Duration;
 use windlass_model::{
     BranchMember, BranchNo, BranchPosition, BranchUpdate, BranchWatch, ClaimedJob, Conflict, Failure, JobId,
     JournalEntry, NewJob, NewSignal, Outcome, Payload, RateCharge, RateLimit, Reason, Rev, Serial, State,
-    States, Step, Time, Unique, UnreadableSignal, Unwind, Wait, WaitCondition, When,
+    States, StepWrites, Time, Unique, UnreadableSignal, Unwind, Wait, WaitCondition, When,
     branch::{BRANCH_SIGNAL, PollInterval},
-    journal::{Mark, Op},
+    journal::{CallEvent, CallKind},
     wait::{CHILD_SIGNAL, SignalName},
 };
 
@@ -185,7 +185,7 @@ pub(super) fn step(
     known: &[BranchNo],
     children: Vec<NewJob>,
     promoted: Vec<NewJob>,
-) -> Step {
+) -> StepWrites {
     let wait = job.wait.as_ref().filter(|_| step.consumes || step.misread);
     let shown = wait.map(|wait| wait.select_signals(&job.inbox)).unwrap_or_default();
     let mut shown: Vec<i64> = shown.into_iter().map(|place| job.inbox[place].number).collect();
@@ -197,7 +197,7 @@ pub(super) fn step(
     };
     let left = job.branch_member.map_or(0, |counted| counted.items);
     let sound = u32::from(step.items) + promoted.len() as u32 <= left || step.careless;
-    Step {
+    StepWrites {
         branches: grow(step, known, &children),
         items: if sound { u32::from(step.items) } else { 0 },
         promoted: if sound { promoted } else { Vec::new() },
@@ -212,12 +212,12 @@ pub(super) fn step(
 }
 
 /// What the step of a workflow writes into its journal and beside it. Revisions tell steps apart, so places come from them.
-fn noted(log: &Log, rev: Rev) -> Step {
+fn noted(log: &Log, rev: Rev) -> StepWrites {
     let value = |n: u8| Payload { codec: n % 2, bytes: vec![n; usize::from(n)] };
     let entry = |n: u8| JournalEntry {
         seq: rev.0 * 4 + i32::from(n),
-        op: Op::ALL[usize::from(n) % Op::ALL.len()],
-        mark: Mark::ALL[usize::from(n) % Mark::ALL.len()],
+        op: CallKind::ALL[usize::from(n) % CallKind::ALL.len()],
+        mark: CallEvent::ALL[usize::from(n) % CallEvent::ALL.len()],
         name: format!("call {n}"),
         key: (n == 1).then(|| "key".to_owned()),
         line: (n == 0).then(|| "main.rs:7".to_owned()),
@@ -228,7 +228,7 @@ fn noted(log: &Log, rev: Rev) -> Step {
         reason: fails.then_some(Reason::Exhausted),
         failure: Failure::stop("to be undone").class("undo"),
     };
-    Step {
+    StepWrites {
         signal_child_ends: log.told,
         entries: (0..log.entries).map(entry).collect(),
         forget_entries: log.forget.map(|back| (rev.0 - 1 - i32::from(back)) * 4).into_iter().collect(),
@@ -236,6 +236,6 @@ fn noted(log: &Log, rev: Rev) -> Step {
         continue_as_new: log.anew,
         has_undo: log.undo,
         unwind: log.unwind.map(|fails| Box::new(unwind(fails))),
-        ..Step::default()
+        ..StepWrites::default()
     }
 }

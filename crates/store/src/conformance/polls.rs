@@ -231,7 +231,7 @@ pub async fn blocks_are_seen_by_their_items(store: Handle) {
     let me = parent.0;
     waits(&store, 2, &parent, ended(60)).await;
     let taken = claim(&store, at(3), &ask(me, 2, 2)).await;
-    let step = windlass_model::Step { items: 4, ..Default::default() };
+    let step = windlass_model::StepWrites { items: 4, ..Default::default() };
     commit(&store, 4, with(change(me, &taken[0], Outcome::Next), step)).await;
     assert_eq!(poll(&store, 7).await.polled, 1);
     let looked = seen(&store).await;

@@ -10,7 +10,9 @@ use std::{
 };
 
 use tokio::{sync::Barrier, task::JoinSet};
-use windlass_model::{ClaimedJob, Epoch, JobId, NewJob, Rev, State, SubmitOutcome, Verdict, When, WorkerId};
+use windlass_model::{
+    ClaimedJob, CommitOutcome, Epoch, JobId, NewJob, Rev, State, SubmitOutcome, When, WorkerId,
+};
 
 use super::kit::*;
 use crate::{ClaimRequest, ReapReport, ReapRequest};
@@ -275,7 +277,7 @@ pub async fn the_same_commit_twice_at_once_writes_once(store: Handle) {
         })
         .await;
         assert!(
-            verdicts.iter().flatten().all(|verdict| *verdict == Verdict::Committed),
+            verdicts.iter().flatten().all(|verdict| *verdict == CommitOutcome::Committed),
             "round {n}: {verdicts:?}"
         );
         for job in &taken {
@@ -335,7 +337,7 @@ pub async fn a_storm_of_everything_loses_nothing(store: Handle) {
                 let keep = changes.len() - changes.len() / 3;
                 let verdicts = store.commit(at(5 + turn), &changes[..keep]).await.expect("commit");
                 assert!(
-                    verdicts.iter().all(|verdict| *verdict == Verdict::Committed),
+                    verdicts.iter().all(|verdict| *verdict == CommitOutcome::Committed),
                     "only this worker had them"
                 );
                 let ended =

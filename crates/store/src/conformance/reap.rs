@@ -1,6 +1,6 @@
 //! Returning the jobs of lost workers: who is dead, what becomes of suspects, what is poison.
 
-use windlass_model::{ClaimNo, Epoch, NewJob, Reason, Rev, State, Verdict, WorkerId, failure::class};
+use windlass_model::{ClaimNo, CommitOutcome, Epoch, NewJob, Reason, Rev, State, WorkerId, failure::class};
 
 use super::kit::*;
 use crate::{Error, ReapReport, ReapRequest, RenewRequest};
@@ -80,7 +80,7 @@ pub async fn committed_and_released_jobs_are_left_alone(store: Handle) {
         (State::Ready, 1),
     ];
     assert_eq!(seen, expected);
-    assert_eq!(commit(&store, 4, change(two, &third, done("y"))).await, Verdict::Committed);
+    assert_eq!(commit(&store, 4, change(two, &third, done("y"))).await, CommitOutcome::Committed);
 }
 
 pub async fn batches_are_bounded_and_there_is_more(store: Handle) {
@@ -159,7 +159,7 @@ pub async fn a_cap_of_zero_poisons_at_the_first_death_alone(store: Handle) {
     claim(&store, at(1), &ask_alone(two, 1)).await;
     harsh.dead = vec![two];
     assert_eq!(walk(&store, 2, &harsh).await.poisoned, 1);
-    assert_eq!(commit(&store, 3, change(one, &job, done("x"))).await, Verdict::Fenced);
+    assert_eq!(commit(&store, 3, change(one, &job, done("x"))).await, CommitOutcome::Fenced);
 }
 
 pub async fn poison_takes_the_deadline_with_it(store: Handle) {

@@ -1,6 +1,6 @@
 //! What people make of machines: another version, stage and data.
 
-use windlass_model::{Epoch, JobId, Outcome, Payload, Reason, Rev, State, Verdict};
+use windlass_model::{CommitOutcome, Epoch, JobId, Outcome, Payload, Reason, Rev, State};
 
 use super::kit::*;
 use crate::{AuditFilter, ClaimRequest, ControlOutcome, Error, JobAction, StageUpdate};
@@ -43,7 +43,7 @@ pub async fn a_ready_machine_waits_for_its_new_version(store: Handle) {
         (job.kind.version, job.stage.as_deref(), &job.data),
         (7, Some("Other"), &Some(payload("given")))
     );
-    assert_eq!(commit(&store, 3, change(me, job, done("x"))).await, Verdict::Committed);
+    assert_eq!(commit(&store, 3, change(me, job, done("x"))).await, CommitOutcome::Committed);
 }
 
 pub async fn other_handles_find_a_machine_in_its_new_version(store: Handle) {

@@ -6,7 +6,9 @@
 
 use std::sync::Arc;
 
-use windlass_model::{ClaimNo, ClaimedJob, Failure, Outcome, Reason, State, Step, Unwind, Verdict, WorkerId};
+use windlass_model::{
+    ClaimNo, ClaimedJob, CommitOutcome, Failure, Outcome, Reason, State, StepWrites, Unwind, WorkerId,
+};
 
 use super::kit::*;
 use crate::{ClaimRequest, RenewRequest, Renewal, memory::Memory};
@@ -34,11 +36,11 @@ pub async fn a_claim_that_the_store_has_lost_writes_nothing(store: Handle) {
         [Outcome::Next, done("lost"), failed(Reason::Stopped), retry(secs(1), &[1]), wait_for("go", None)]
     {
         let verdict = commit(&store, 1, change(one, &lost, outcome.clone())).await;
-        assert_eq!(verdict, Verdict::Fenced, "{outcome:?}");
+        assert_eq!(verdict, CommitOutcome::Fenced, "{outcome:?}");
     }
     assert_eq!(state(&store, id(1)).await, State::Running);
-    assert_eq!(commit(&store, 2, change(two, &found, done("found"))).await, Verdict::Committed);
-    assert_eq!(commit(&store, 3, change(one, &lost, done("found"))).await, Verdict::Fenced);
+    assert_eq!(commit(&store, 2, change(two, &found, done("found"))).await, CommitOutcome::Committed);
+    assert_eq!(commit(&store, 3, change(one, &lost, done("found"))).await, CommitOutcome::Fenced);
 }
 
 pub async fn nothing_is_written_beside_a_change_of_a_lost_claim(store: Handle) {
@@ -46,29 +48,33 @@ pub async fn nothing_is_written_beside_a_change_of_a_lost_claim(store: Handle) {
     submit(&store, &[job(1)]).await;
     let (_, lost) = lost_claim(1, 1).await;
     let found = claim_one(&store, 0, two, 1).await;
-    let kept = Step { context: vec![("name".into(), payload("kept"))], ..noted(vec![entry(0, "kept", "x")]) };
-    assert_eq!(commit(&store, 1, with(change(two, &found, Outcome::Next), kept)).await, Verdict::Committed);
+    let kept =
+        StepWrites { context: vec![("name".into(), payload("kept"))], ..noted(vec![entry(0, "kept", "x")]) };
+    assert_eq!(
+        commit(&store, 1, with(change(two, &found, Outcome::Next), kept)).await,
+        CommitOutcome::Committed
+    );
 
     let lost = further(&lost);
     let unwind = Unwind { reason: Some(Reason::Stopped), failure: Failure::stop("lost") };
     let steps = [
-        Step { continue_as_new: true, ..step("First", "Second", "lost") },
-        Step { forget_entries: vec![0], ..Step::default() },
-        Step { context: vec![("name".into(), payload("lost"))], ..Step::default() },
-        Step { unwind: Some(Box::new(unwind)), ..Step::default() },
+        StepWrites { continue_as_new: true, ..step("First", "Second", "lost") },
+        StepWrites { forget_entries: vec![0], ..StepWrites::default() },
+        StepWrites { context: vec![("name".into(), payload("lost"))], ..StepWrites::default() },
+        StepWrites { unwind: Some(Box::new(unwind)), ..StepWrites::default() },
         bear(&[job(2)]),
         noted(vec![entry(1, "lost", "x"), entry(2, "lost", "x")]),
         noted(vec![entry(1, "lost", "x")]),
     ];
     for step in steps {
         let verdict = commit(&store, 2, with(change(one, &lost, Outcome::Next), step.clone())).await;
-        assert_eq!(verdict, Verdict::Fenced, "{step:?}");
+        assert_eq!(verdict, CommitOutcome::Fenced, "{step:?}");
     }
     assert_eq!(journal(&store, 1).await, [entry(0, "kept", "x")]);
     assert_eq!(context(&store, 1).await, [("name".to_owned(), payload("kept"))]);
     assert!(store.inspect().job(id(2)).await.expect("job").is_none());
     let last = commit(&store, 3, change(two, &further(&found), done("found"))).await;
-    assert_eq!(last, Verdict::Committed);
+    assert_eq!(last, CommitOutcome::Committed);
 }
 
 pub async fn what_another_claim_wrote_is_no_repeat(store: Handle) {
@@ -76,13 +82,17 @@ pub async fn what_another_claim_wrote_is_no_repeat(store: Handle) {
     submit(&store, &[job(1)]).await;
     let (_, lost) = lost_claim(1, 1).await;
     let found = claim_one(&store, 0, two, 1).await;
-    assert_eq!(commit(&store, 1, change(two, &found, Outcome::Next)).await, Verdict::Committed);
+    assert_eq!(commit(&store, 1, change(two, &found, Outcome::Next)).await, CommitOutcome::Committed);
     assert_eq!(
         commit(&store, 2, change(one, &lost, Outcome::Next)).await,
-        Verdict::Fenced,
+        CommitOutcome::Fenced,
         "it wrote nothing"
     );
-    assert_eq!(commit(&store, 2, change(two, &found, Outcome::Next)).await, Verdict::Committed, "it did");
+    assert_eq!(
+        commit(&store, 2, change(two, &found, Outcome::Next)).await,
+        CommitOutcome::Committed,
+        "it did"
+    );
 }
 
 pub async fn a_worker_that_claims_again_what_was_lost_is_told_apart(store: Handle) {
@@ -90,10 +100,10 @@ pub async fn a_worker_that_claims_again_what_was_lost_is_told_apart(store: Handl
     submit(&store, &[job(1)]).await;
     let (_, lost) = lost_claim(1, 1).await;
     let found = claim_one(&store, 0, me, 2).await;
-    assert_eq!(commit(&store, 1, change(me, &lost, Outcome::Next)).await, Verdict::Fenced);
-    assert_eq!(commit(&store, 1, change(me, &found, Outcome::Next)).await, Verdict::Committed);
-    assert_eq!(commit(&store, 1, change(me, &lost, Outcome::Next)).await, Verdict::Fenced);
-    assert_eq!(commit(&store, 1, change(me, &found, Outcome::Next)).await, Verdict::Committed);
+    assert_eq!(commit(&store, 1, change(me, &lost, Outcome::Next)).await, CommitOutcome::Fenced);
+    assert_eq!(commit(&store, 1, change(me, &found, Outcome::Next)).await, CommitOutcome::Committed);
+    assert_eq!(commit(&store, 1, change(me, &lost, Outcome::Next)).await, CommitOutcome::Fenced);
+    assert_eq!(commit(&store, 1, change(me, &found, Outcome::Next)).await, CommitOutcome::Committed);
 }
 
 pub async fn a_job_of_a_lost_claim_is_returned_with_the_worker_that_has_it(store: Handle) {
@@ -101,9 +111,9 @@ pub async fn a_job_of_a_lost_claim_is_returned_with_the_worker_that_has_it(store
     submit(&store, &[job(1)]).await;
     let (_, lost) = lost_claim(1, 1).await;
     let found = claim_one(&store, 0, two, 1).await;
-    assert_eq!(commit(&store, 1, change(one, &lost, Outcome::Next)).await, Verdict::Fenced);
+    assert_eq!(commit(&store, 1, change(one, &lost, Outcome::Next)).await, CommitOutcome::Fenced);
     assert_eq!(reap(&store, 2, two).await.returned, 1);
-    assert_eq!(commit(&store, 3, change(two, &found, done("late"))).await, Verdict::Fenced);
+    assert_eq!(commit(&store, 3, change(two, &found, done("late"))).await, CommitOutcome::Fenced);
     assert_eq!(state(&store, id(1)).await, State::Ready);
 }
 
@@ -114,11 +124,11 @@ pub async fn a_repeat_is_recognised_after_its_claim_was_settled(store: Handle) {
     for (number, outcome) in (1..).zip(outcomes) {
         let job = claim_one(&store, 0, me, number).await;
         let change = change(me, &job, outcome);
-        assert_eq!(commit(&store, 1, change.clone()).await, Verdict::Committed);
+        assert_eq!(commit(&store, 1, change.clone()).await, CommitOutcome::Committed);
         let beat =
             RenewRequest { worker: me, lease: LEASE, settled: vec![ClaimNo(number)], solo_ended: Vec::new() };
         store.renew(at(1), &beat).await.expect("renew");
-        assert_eq!(commit(&store, 2, change).await, Verdict::Committed);
+        assert_eq!(commit(&store, 2, change).await, CommitOutcome::Committed);
     }
     store.retire_worker(at(3), me).await.expect("retire");
 }
@@ -132,7 +142,7 @@ pub async fn a_lost_claim_hands_nothing_back(store: Handle) {
     let found = claim_one(&store, 0, two, 1).await;
     assert_eq!(store.release(at(1), &back).await.expect("release"), 0, "another worker has it");
     assert_eq!(state(&store, id(1)).await, State::Running);
-    assert_eq!(commit(&store, 2, change(two, &found, done("found"))).await, Verdict::Committed);
+    assert_eq!(commit(&store, 2, change(two, &found, done("found"))).await, CommitOutcome::Committed);
     assert_eq!(store.release(at(3), &back).await.expect("release"), 0);
     assert_eq!(state(&store, id(1)).await, State::Done);
 }

@@ -1,7 +1,7 @@
 //! Serial keys: so many at once, first come first served, whatever becomes of those before.
 
 use windlass_model::{
-    ClaimedJob, NewJob, Outcome, Reason, Serial, State, SubmitOutcome, Verdict, When, WorkerId,
+    ClaimedJob, CommitOutcome, NewJob, Outcome, Reason, Serial, State, SubmitOutcome, When, WorkerId,
 };
 
 use super::kit::*;
@@ -40,7 +40,7 @@ pub async fn a_key_runs_one_at_a_time_first_come_first_served(store: Handle) {
     for (number, n) in [(1, 5), (2, 1), (3, 2), (4, 6), (5, 0)] {
         let claimed = only(&store, 2, worker, number, n).await;
         assert!(take(&store, 2, worker, 90 + number).await.is_empty(), "one at a time");
-        assert_eq!(commit(&store, 2, change(worker, &claimed, done("x"))).await, Verdict::Committed);
+        assert_eq!(commit(&store, 2, change(worker, &claimed, done("x"))).await, CommitOutcome::Committed);
     }
     assert!(
         store.inspect().serial_keys(None, 9).await.expect("keys").is_empty(),
@@ -136,7 +136,7 @@ pub async fn a_slot_is_handed_over_in_the_commit_that_frees_it(store: Handle) {
     for (round, (what, outcome)) in outcomes.into_iter().enumerate() {
         let store = &store;
         hands_over(store, what, 10 * (round as u32 + 1), |worker, claimed| async move {
-            assert_eq!(commit(store, 5, change(worker, &claimed, outcome)).await, Verdict::Committed);
+            assert_eq!(commit(store, 5, change(worker, &claimed, outcome)).await, CommitOutcome::Committed);
         })
         .await;
     }

@@ -1,7 +1,7 @@
 //! Signals: whatever comes before or after the other, a job is woken once and is shown each signal once.
 
 use windlass_model::{
-    ClaimedJob, NewJob, Outcome, Reason, State, SubmitOutcome, Verdict, WaitCondition, WorkerId,
+    ClaimedJob, CommitOutcome, NewJob, Outcome, Reason, State, SubmitOutcome, WaitCondition, WorkerId,
 };
 
 use super::kit::*;
@@ -13,7 +13,7 @@ pub(super) const KEPT: SignalOutcome = SignalOutcome::Delivered { woke: false };
 /// Submits the `n`th job, claims it and parks it a second after the beginning.
 pub(super) async fn parked(store: &Handle, n: u32, wait: Outcome) -> WorkerId {
     let (me, job) = running(store, n).await;
-    assert_eq!(commit(store, 1, change(me, &job, wait)).await, Verdict::Committed);
+    assert_eq!(commit(store, 1, change(me, &job, wait)).await, CommitOutcome::Committed);
     assert_eq!(state(store, id(n)).await, State::Waiting);
     me
 }
@@ -30,7 +30,7 @@ pub(super) async fn consuming(
     me: WorkerId,
     job: &ClaimedJob,
     outcome: Outcome,
-) -> Verdict {
+) -> CommitOutcome {
     commit(store, now, with(change(me, job, outcome), consume(job))).await
 }
 
@@ -46,7 +46,7 @@ pub async fn a_late_signal_wakes_a_parked_job(store: Handle) {
     let job = claim_one(&store, 4, me, 3).await;
     assert_eq!((texts(&job.inbox), job.due_at, job.epoch.0), (vec!["a".to_owned()], t(3), 1));
     assert!(matches!(&job.wait, Some(WaitCondition::Signals { names, needs: 1 }) if names[0].name == "go"));
-    assert_eq!(consuming(&store, 5, me, &job, done("x")).await, Verdict::Committed);
+    assert_eq!(consuming(&store, 5, me, &job, done("x")).await, CommitOutcome::Committed);
     assert!(inbox(&store, 1).await.is_empty());
 }
 
@@ -54,7 +54,7 @@ pub async fn an_early_signal_is_there_when_a_job_waits(store: Handle) {
     let (me, job) = running(&store, 1).await;
     assert_eq!(send(&store, 1, &[to_first("go", "a")]).await, [KEPT]);
     let before = gates(&store, &[QUEUE]).await;
-    assert_eq!(commit(&store, 2, change(me, &job, wait_for("go", None))).await, Verdict::Committed);
+    assert_eq!(commit(&store, 2, change(me, &job, wait_for("go", None))).await, CommitOutcome::Committed);
     assert_ne!(gates(&store, &[QUEUE]).await, before);
     assert_eq!(state(&store, id(1)).await, State::Ready);
     let job = claim_one(&store, 3, me, 2).await;
@@ -204,12 +204,12 @@ pub async fn signals_are_consumed_by_progress_alone(store: Handle) {
     let fourth = claim(&store, at(5), &ask_alone(two, 1)).await.remove(0);
     assert_eq!(fourth.inbox, first.inbox);
     // Whoever lost its claim consumes nothing.
-    assert_eq!(consuming(&store, 6, me, &third, Outcome::Next).await, Verdict::Fenced);
+    assert_eq!(consuming(&store, 6, me, &third, Outcome::Next).await, CommitOutcome::Fenced);
     assert_eq!(inbox(&store, 1).await, ["a", "b"]);
     let go = with(change(two, &fourth, Outcome::Next), consume(&fourth));
-    assert_eq!(commit(&store, 7, go.clone()).await, Verdict::Committed);
+    assert_eq!(commit(&store, 7, go.clone()).await, CommitOutcome::Committed);
     send(&store, 8, &[to_first("go", "c")]).await;
-    assert_eq!(commit(&store, 9, go).await, Verdict::Committed, "a lost answer");
+    assert_eq!(commit(&store, 9, go).await, CommitOutcome::Committed, "a lost answer");
     assert_eq!(inbox(&store, 1).await, ["b", "c"], "consumes nothing more");
     let seen = view(&store, id(1)).await;
     assert_eq!((seen.wait, seen.until), (None, None), "it waits for nothing now");

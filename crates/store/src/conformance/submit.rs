@@ -183,7 +183,7 @@ pub async fn a_born_job_is_claimed_by_its_submitter(store: Handle) {
     assert_eq!(ids(&claimed), [id(1), id(2)]);
     assert_eq!(
         commit(&store, 4, change(one, &claimed[0], done("x"))).await,
-        windlass_model::Verdict::Committed
+        windlass_model::CommitOutcome::Committed
     );
     reap(&store, 5, one).await;
     assert_eq!((state(&store, id(1)).await, state(&store, id(2)).await), (State::Done, State::Ready));

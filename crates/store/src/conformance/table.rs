@@ -4,7 +4,7 @@
 //! revision of the last claim anybody honestly had: the current one of a running job, an outdated one else.
 
 use windlass_model::{
-    Change, ClaimNo, ClaimedJob, Event, JobId, NewJob, Outcome, Reason, State, Step, Wait, WorkerId,
+    Change, ClaimNo, ClaimedJob, Event, JobId, NewJob, Outcome, Reason, State, StepWrites, Wait, WorkerId,
     state::{MOVES, next},
 };
 
@@ -39,7 +39,7 @@ async fn bring(store: &Handle, n: u32, state: State, event: Event) -> Subject {
     let mut last = claim(store, at(3), &of_queue(ask_alone(holder, 1))).await.remove(0);
     if event == Event::Unwind {
         // Only a job with something to undo is unwound.
-        let step = Step { has_undo: true, ..Step::default() };
+        let step = StepWrites { has_undo: true, ..StepWrites::default() };
         let undoable = Change { step: Some(Box::new(step)), ..change(holder, &last, Outcome::Next) };
         commit(store, 4, undoable).await;
         last.rev.0 += 1;

@@ -1,6 +1,6 @@
 //! Due timers: order, bounds, deadlines.
 
-use windlass_model::{Epoch, NewJob, Reason, State, Verdict, When, failure::class};
+use windlass_model::{CommitOutcome, Epoch, NewJob, Reason, State, When, failure::class};
 
 use super::kit::*;
 
@@ -55,7 +55,7 @@ pub async fn a_scheduled_ready_or_running_job_expires(store: Handle) {
         assert_eq!(failure.class, class::EXPIRED);
         assert!(failure.message.contains(&t(50).to_string()), "{}", failure.message);
     }
-    assert_eq!(commit(&store, 51, change(worker, &claimed, done("x"))).await, Verdict::Fenced);
+    assert_eq!(commit(&store, 51, change(worker, &claimed, done("x"))).await, CommitOutcome::Fenced);
     let haul = store.claim(at(51), &ask(worker, 2, 9)).await.expect("claim");
     assert!(haul.jobs.is_empty() && !haul.suspects, "the ready one is out of the ready set");
     assert_eq!(store.retire_worker(at(52), worker).await.expect("retire"), 0);

@@ -1,30 +1,33 @@
 //! Children whose ends are told to their parents by signals.
 
 use windlass_model::{
-    ClaimedJob, NewJob, Outcome, Reason, State, Step, SubmitOutcome, Unique, Verdict, Wait, WaitCondition,
-    WorkerId, wait::CHILD_SIGNAL,
+    ClaimedJob, CommitOutcome, NewJob, Outcome, Reason, State, StepWrites, SubmitOutcome, Unique, Wait,
+    WaitCondition, WorkerId, wait::CHILD_SIGNAL,
 };
 
 use super::kit::*;
 use crate::{ControlOutcome, Error, JobAction, ReapRequest};
 
 /// A step that submits jobs and is told of their ends.
-fn telling(children: &[NewJob]) -> Step {
-    Step { signal_child_ends: true, children: children.to_vec(), ..Step::default() }
+fn telling(children: &[NewJob]) -> StepWrites {
+    StepWrites { signal_child_ends: true, children: children.to_vec(), ..StepWrites::default() }
 }
 
 /// Claims the first job and has it submit children and go on.
 async fn goes_on(store: &Handle, children: &[NewJob]) -> (WorkerId, ClaimedJob) {
     let (me, job) = running(store, 1).await;
     let step = with(change(me, &job, Outcome::Next), telling(children));
-    assert_eq!(commit(store, 1, step).await, Verdict::Committed);
+    assert_eq!(commit(store, 1, step).await, CommitOutcome::Committed);
     (me, further(&job))
 }
 
 /// The same, and has it wait for one of them to end.
 async fn waits(store: &Handle, children: &[NewJob]) -> WorkerId {
     let (me, job) = goes_on(store, children).await;
-    assert_eq!(commit(store, 1, change(me, &job, wait_for(CHILD_SIGNAL, None))).await, Verdict::Committed);
+    assert_eq!(
+        commit(store, 1, change(me, &job, wait_for(CHILD_SIGNAL, None))).await,
+        CommitOutcome::Committed
+    );
     me
 }
 
@@ -82,7 +85,7 @@ pub async fn a_batch_may_end_a_child_and_park_its_parent(store: Handle) {
             batch.reverse();
         }
         let verdicts = store.commit(at(2), &batch).await.expect("commit");
-        assert_eq!(verdicts, [Verdict::Committed, Verdict::Committed]);
+        assert_eq!(verdicts, [CommitOutcome::Committed, CommitOutcome::Committed]);
         assert_eq!(state(&store, id(n)).await, State::Ready);
         assert_eq!(claim_one(&store, 2, me, 3).await.id, id(n));
     }
@@ -99,7 +102,7 @@ pub async fn a_batch_may_end_a_child_and_then_its_parent(store: Handle) {
             batch.reverse();
         }
         let verdicts = store.commit(at(2), &batch).await.expect("commit");
-        assert_eq!(verdicts, [Verdict::Committed, Verdict::Committed]);
+        assert_eq!(verdicts, [CommitOutcome::Committed, CommitOutcome::Committed]);
         let told = if child_first { vec![of(n + 1)] } else { Vec::new() };
         assert_eq!(inbox(&store, n).await, told, "one that has ended is not told");
     }
@@ -163,7 +166,7 @@ pub async fn a_child_that_comes_back_has_not_ended(store: Handle) {
     let child = claim_one(&store, 5, me, 5).await;
     let last = change(me, &child, done("x"));
     for _ in 0..2 {
-        assert_eq!(commit(&store, 6, last.clone()).await, Verdict::Committed);
+        assert_eq!(commit(&store, 6, last.clone()).await, CommitOutcome::Committed);
     }
     assert_eq!(inbox(&store, 1).await, [of(2)], "once, though its answer was lost");
 }
@@ -268,6 +271,6 @@ pub async fn children_that_are_not_put_in_tell_nothing(store: Handle) {
     assert_eq!(inbox(&store, 1).await, [] as [&str; 0]);
     assert_eq!(
         commit(&store, 4, change(first, &parent, Outcome::Wait(Wait::YIELD))).await,
-        Verdict::Committed
+        CommitOutcome::Committed
     );
 }

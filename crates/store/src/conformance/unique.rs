@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use windlass_model::{Conflict, NewJob, Reason, State, States, SubmitOutcome, Unique, Verdict, When};
+use windlass_model::{CommitOutcome, Conflict, NewJob, Reason, State, States, SubmitOutcome, Unique, When};
 
 use super::kit::*;
 use crate::{CANCEL_GATE, ClaimRequest, ControlOutcome, JobAction, Prune};
@@ -77,7 +77,7 @@ pub async fn replace_does_not_touch_what_runs(store: Handle) {
     let answer = put(&store, 1, named(2, States::LIVE, Conflict::Replace)).await;
     assert_eq!(answer, SubmitOutcome::Rejected { id: id(1) });
     assert!(store.cancel_requests(worker).await.expect("orders").is_empty());
-    assert_eq!(commit(&store, 2, change(worker, &claimed, done("x"))).await, Verdict::Committed);
+    assert_eq!(commit(&store, 2, change(worker, &claimed, done("x"))).await, CommitOutcome::Committed);
 }
 
 pub async fn cancel_and_replace_tells_what_runs(store: Handle) {
@@ -92,7 +92,7 @@ pub async fn cancel_and_replace_tells_what_runs(store: Handle) {
     assert!(told.author.contains(&id(2).to_string()), "{told:?}");
     assert_eq!(store.cancel_requests(worker).await.expect("orders")[0].job, id(1));
     assert_eq!(ids(&claim(&store, at(1), &ask(worker, 2, 9)).await), [id(2)], "it need not wait");
-    assert_eq!(commit(&store, 2, change(worker, &claimed, done("in time"))).await, Verdict::Committed);
+    assert_eq!(commit(&store, 2, change(worker, &claimed, done("in time"))).await, CommitOutcome::Committed);
     let third = put(&store, 3, named(3, States::LIVE, Conflict::CancelAndReplace)).await;
     assert_eq!(
         third,

@@ -1,23 +1,23 @@
 //! Jobs with something to undo: whoever ends one from outside has it unwound first.
 
 use windlass_model::{
-    ClaimedJob, Epoch, Failure, NewJob, Outcome, Reason, Rev, State, Step, SubmitOutcome, Unique, Unwind,
-    Verdict, When, WorkerId, wait::CHILD_SIGNAL,
+    ClaimedJob, CommitOutcome, Epoch, Failure, NewJob, Outcome, Reason, Rev, State, StepWrites,
+    SubmitOutcome, Unique, Unwind, When, WorkerId, wait::CHILD_SIGNAL,
 };
 
 use super::kit::*;
 use crate::{ControlOutcome, JobAction, ReapRequest};
 
 /// A step after which there is something to undo.
-fn undoable() -> Step {
-    Step { has_undo: true, ..noted(vec![entry(0, "charge", "x")]) }
+fn undoable() -> StepWrites {
+    StepWrites { has_undo: true, ..noted(vec![entry(0, "charge", "x")]) }
 }
 
 /// Claims a job that is ready and has it do something to undo.
 async fn charges(store: &Handle, now: u64, me: WorkerId, number: i64) -> ClaimedJob {
     let job = claim_one(store, now, me, number).await;
     let step = with(change(me, &job, Outcome::Next), undoable());
-    assert_eq!(commit(store, now, step).await, Verdict::Committed);
+    assert_eq!(commit(store, now, step).await, CommitOutcome::Committed);
     further(&job)
 }
 
@@ -54,7 +54,7 @@ async fn ends(store: &Handle, now: u64, me: WorkerId, job: &ClaimedJob) {
         None => Outcome::Cancelled(failure),
     };
     let end = if reason.is_some() { State::Failed } else { State::Cancelled };
-    assert_eq!(commit(store, now, change(me, job, outcome)).await, Verdict::Committed);
+    assert_eq!(commit(store, now, change(me, job, outcome)).await, CommitOutcome::Committed);
     let seen = view(store, id(1)).await;
     assert_eq!((seen.summary.state, seen.summary.reason), (end, reason));
     assert_eq!(due(store, 100_000, 9).await.next_at, None, "no timer is left of it");
@@ -88,7 +88,7 @@ pub async fn a_job_that_waits_is_unwound_when_it_is_cancelled(store: Handle) {
         let job = claim_one(&store, 2, me, number + 2).await;
         assert_eq!((job.id, job.unwind.as_ref()), (id(n), Some(&unwind)));
         let last = change(me, &job, Outcome::Cancelled(unwind.failure));
-        assert_eq!(commit(&store, 3, last).await, Verdict::Committed);
+        assert_eq!(commit(&store, 3, last).await, CommitOutcome::Committed);
         assert_eq!(state(&store, id(n)).await, State::Cancelled);
     }
 }
@@ -118,7 +118,11 @@ pub async fn a_running_job_is_unwound_when_its_time_to_end_is_over(store: Handle
     assert_eq!(act(&store, 1, 1, cancel(5)).await, ControlOutcome::CancelRequested);
     assert_eq!(view(&store, id(1)).await.unwind, None, "it may end by itself");
     assert_eq!(due(&store, 6, 9).await.cancelled, 1);
-    assert_eq!(commit(&store, 6, change(me, &job, done("x"))).await, Verdict::Fenced, "whoever runs it");
+    assert_eq!(
+        commit(&store, 6, change(me, &job, done("x"))).await,
+        CommitOutcome::Fenced,
+        "whoever runs it"
+    );
     assert_eq!(store.cancel_requests(me).await.expect("orders"), []);
     let job = is_unwound(&store, 6, me, None).await;
     assert_eq!(act(&store, 7, 1, cancel(5)).await, ControlOutcome::CancelRequested, "it runs again");
@@ -140,7 +144,7 @@ pub async fn a_job_that_is_unwound_and_told_again_is_ended(store: Handle) {
 pub async fn a_job_that_halts_when_told_is_unwound_in_time(store: Handle) {
     let (me, job) = charged(&store, job(1)).await;
     assert_eq!(act(&store, 1, 1, cancel(5)).await, ControlOutcome::CancelRequested);
-    assert_eq!(commit(&store, 2, change(me, &job, Outcome::Next)).await, Verdict::Halted);
+    assert_eq!(commit(&store, 2, change(me, &job, Outcome::Next)).await, CommitOutcome::Halted);
     assert!(claim(&store, at(3), &ask(me, 3, 9)).await.is_empty(), "it is set aside");
     assert_eq!(due(&store, 6, 9).await.cancelled, 1);
     let job = is_unwound(&store, 6, me, None).await;
@@ -166,7 +170,7 @@ pub async fn a_deadline_unwinds_and_passes_once(store: Handle) {
         assert_eq!((seen.summary.state, seen.deadline_at), (State::Ready, Some(t(10))), "{n}");
         assert_eq!(seen.unwind.map(|unwind| unwind.reason), Some(Some(Reason::Expired)));
         if runs {
-            assert_eq!(commit(&store, 11, change(me, &job, done("x"))).await, Verdict::Fenced);
+            assert_eq!(commit(&store, 11, change(me, &job, done("x"))).await, CommitOutcome::Fenced);
         }
         let fired = due(&store, 5_000, 9).await;
         assert_eq!((fired.expired, fired.woken, fired.next_at), (0, 0, None), "{n}");
@@ -174,7 +178,7 @@ pub async fn a_deadline_unwinds_and_passes_once(store: Handle) {
         let Unwind { failure, .. } = *job.unwind.clone().expect("unwound");
         assert!(failure.message.contains("deadline"), "{failure}");
         let last = change(me, &job, Outcome::Failed { reason: Reason::Expired, failure });
-        assert_eq!(commit(&store, 13, last).await, Verdict::Committed);
+        assert_eq!(commit(&store, 13, last).await, CommitOutcome::Committed);
     }
 }
 
@@ -274,7 +278,7 @@ pub async fn a_running_job_of_a_serial_key_is_unwound_under_it(store: Handle) {
     store.submit(at(1), &[keyed(2, "k")], None).await.expect("submit");
     assert_eq!(act(&store, 2, 1, cancel(0)).await, ControlOutcome::CancelRequested);
     assert_eq!(due(&store, 2, 9).await.cancelled, 1);
-    assert_eq!(commit(&store, 3, change(me, &job, done("x"))).await, Verdict::Fenced);
+    assert_eq!(commit(&store, 3, change(me, &job, done("x"))).await, CommitOutcome::Fenced);
     let first = claim(&store, at(3), &ask(me, 2, 9)).await;
     assert_eq!(ids(&first), [id(1)], "its place is before that of the other");
     commit(&store, 4, change(me, &first[0], cancelled())).await;
@@ -305,7 +309,7 @@ pub async fn an_attempt_may_have_itself_unwound(store: Handle) {
     let (me, job) = charged(&store, job(1)).await;
     let failure = Failure::stop("no\0 money").class("bank");
     let unwind = Some(Box::new(Unwind { reason: Some(Reason::Stopped), failure }));
-    let step = Step { unwind, ..Step::default() };
+    let step = StepWrites { unwind, ..StepWrites::default() };
     commit(&store, 1, with(change(me, &job, Outcome::Next), step)).await;
     let unwind = view(&store, id(1)).await.unwind.expect("said so");
     assert_eq!((unwind.reason, unwind.failure.class.as_ref()), (Some(Reason::Stopped), "bank"));
@@ -342,7 +346,7 @@ pub async fn every_outcome_may_say_that_there_is_something_to_undo(store: Handle
 pub async fn a_parent_is_told_when_its_child_was_unwound(store: Handle) {
     let (me, job) = running(&store, 1).await;
     let children = vec![self::job(2), NewJob { when: When::At(t(500)), ..self::job(3) }];
-    let step = Step { signal_child_ends: true, children, ..Step::default() };
+    let step = StepWrites { signal_child_ends: true, children, ..StepWrites::default() };
     commit(&store, 1, with(change(me, &job, wait_for(CHILD_SIGNAL, None)), step)).await;
     let child = charges(&store, 1, me, 2).await;
     commit(&store, 2, change(me, &child, wait_for("go", None))).await;
@@ -359,9 +363,9 @@ pub async fn an_attempt_that_unwinds_is_not_ended_by_what_came_before(store: Han
     assert_eq!(act(&store, 1, 1, cancel(100)).await, ControlOutcome::CancelRequested);
     let failure = Failure::stop("no money");
     let unwind = Unwind { reason: Some(Reason::Stopped), failure };
-    let step = Step { unwind: Some(Box::new(unwind.clone())), ..Step::default() };
+    let step = StepWrites { unwind: Some(Box::new(unwind.clone())), ..StepWrites::default() };
     let step = with(change(me, &job, Outcome::Next), step);
-    assert_eq!(commit(&store, 2, step).await, Verdict::Committed, "it goes on, and is not set aside");
+    assert_eq!(commit(&store, 2, step).await, CommitOutcome::Committed, "it goes on, and is not set aside");
     let after = due(&store, 1_000, 9).await;
     assert_eq!((after.expired, after.cancelled, after.next_at), (0, 0, None), "no timer is left");
     let held = holds(&store, 1).await;
@@ -369,6 +373,6 @@ pub async fn an_attempt_that_unwinds_is_not_ended_by_what_came_before(store: Han
     let seen = view(&store, id(1)).await;
     assert_eq!((seen.summary.state, seen.unwind.as_deref()), (State::Running, Some(&unwind)));
     let job = further(&job);
-    assert_eq!(commit(&store, 3, change(me, &job, failed(Reason::Stopped))).await, Verdict::Committed);
+    assert_eq!(commit(&store, 3, change(me, &job, failed(Reason::Stopped))).await, CommitOutcome::Committed);
     assert_eq!(state(&store, id(1)).await, State::Failed);
 }

@@ -1,8 +1,8 @@
 //! Watches: a parent is told once that a branch has come to what it waits for.
 
 use windlass_model::{
-    BranchNo, BranchUpdate, BranchWatch, ClaimedJob, Outcome, Reason, State, Step, Verdict, WorkerId,
-    branch::BRANCH_SIGNAL,
+    BranchNo, BranchUpdate, BranchWatch, ClaimedJob, CommitOutcome, Outcome, Reason, State, StepWrites,
+    WorkerId, branch::BRANCH_SIGNAL,
 };
 
 use super::{branches::*, kit::*};
@@ -32,12 +32,12 @@ pub(super) fn badly(count: u64) -> BranchWatch {
 pub(super) async fn waits(store: &Handle, now: u64, (me, job): &(WorkerId, ClaimedJob), watch: BranchWatch) {
     let step = growing(vec![watches(watch)], vec![]);
     let change = with(change(*me, job, wait_for(BRANCH_SIGNAL, None)), step);
-    assert_eq!(commit(store, now, change).await, Verdict::Committed);
+    assert_eq!(commit(store, now, change).await, CommitOutcome::Committed);
 }
 
 /// Has the worker end a child.
 async fn ends(store: &Handle, now: u64, me: WorkerId, child: &ClaimedJob, outcome: Outcome) {
-    assert_eq!(commit(store, now, change(me, child, outcome)).await, Verdict::Committed);
+    assert_eq!(commit(store, now, change(me, child, outcome)).await, CommitOutcome::Committed);
 }
 
 /// The parent after it was woken: one signal, whose payload is the number.
@@ -118,7 +118,7 @@ pub async fn a_batch_may_meet_a_watch_and_park_its_parent(store: Handle) {
             batch.reverse();
         }
         let verdicts = store.commit(at(2), &batch).await.expect("commit");
-        assert_eq!(verdicts, vec![Verdict::Committed; 3]);
+        assert_eq!(verdicts, vec![CommitOutcome::Committed; 3]);
         assert_eq!(inbox(&store, n).await, ["7"]);
         assert_eq!(claim_one(&store, 2, me, 3).await.id, id(n));
     }
@@ -145,12 +145,14 @@ pub async fn the_newest_watch_is_the_only_one(store: Handle) {
     assert_eq!(state(&store, id(1)).await, State::Waiting, "nobody wants to know of one");
     ends(&store, 5, me, &taken[2], done("x")).await;
     let parent = woken(&store, 5, me, 3).await;
-    let again = Step { consumed: consume(&parent).consumed, ..growing(vec![watches(ended(4))], vec![]) };
+    let again =
+        StepWrites { consumed: consume(&parent).consumed, ..growing(vec![watches(ended(4))], vec![]) };
     commit(&store, 6, with(change(me, &parent, wait_for(BRANCH_SIGNAL, None)), again)).await;
     assert_eq!(state(&store, id(1)).await, State::Waiting);
     ends(&store, 7, me, &taken[3], done("x")).await;
     let parent = woken(&store, 7, me, 4).await;
-    let again = Step { consumed: consume(&parent).consumed, ..growing(vec![watches(ended(4))], vec![]) };
+    let again =
+        StepWrites { consumed: consume(&parent).consumed, ..growing(vec![watches(ended(4))], vec![]) };
     commit(&store, 8, with(change(me, &parent, wait_for(BRANCH_SIGNAL, None)), again)).await;
     woken(&store, 8, me, 5).await;
 }
@@ -162,7 +164,7 @@ pub async fn a_repeated_change_tells_nothing_twice(store: Handle) {
     let child = claim_one(&store, 3, me, 2).await;
     let last = change(me, &child, done("x"));
     for _ in 0..2 {
-        assert_eq!(commit(&store, 3, last.clone()).await, Verdict::Committed);
+        assert_eq!(commit(&store, 3, last.clone()).await, CommitOutcome::Committed);
     }
     assert_eq!(inbox(&store, 1).await, ["7"]);
     woken(&store, 4, me, 3).await;
@@ -197,7 +199,8 @@ pub async fn ends_from_outside_meet_a_watch(store: Handle) {
     waits(&store, 2, &parent, badly(1)).await;
     assert_eq!(due(&store, 5, 9).await.expired, 1);
     let parent = woken(&store, 5, me, 2).await;
-    let again = Step { consumed: consume(&parent).consumed, ..growing(vec![watches(badly(2))], vec![]) };
+    let again =
+        StepWrites { consumed: consume(&parent).consumed, ..growing(vec![watches(badly(2))], vec![]) };
     commit(&store, 6, with(change(me, &parent, wait_for(BRANCH_SIGNAL, None)), again)).await;
     assert_eq!(act(&store, 7, 3, cancel(0)).await, ControlOutcome::Done);
     let parent = woken(&store, 7, me, 3).await;

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use windlass_model::{
-    BranchCounts, BranchMember, BranchNo, BranchPoll, BranchPosition, BranchUpdate, BranchWatch, Step,
+    BranchCounts, BranchMember, BranchNo, BranchPoll, BranchPosition, BranchUpdate, BranchWatch, StepWrites,
     branch::{BRANCH_SIGNAL, PollInterval},
     poll::{ChildRows, MAX_REDELIVERED, PollSample, Recount},
 };
@@ -32,7 +32,7 @@ pub(super) struct Kept {
 
 impl Inner {
     /// What is wrong with what a step does to branches, if anything is.
-    pub(super) fn check_branches(&self, change: &Change, step: &Step) -> Option<String> {
+    pub(super) fn check_branches(&self, change: &Change, step: &StepWrites) -> Option<String> {
         let promoted: u32 =
             step.promoted.iter().filter_map(|job| Some(job.branch_position.as_ref()?.items)).sum();
         let left = self.counted(change.job).map_or(0, |counted| counted.items);
@@ -58,7 +58,7 @@ impl Inner {
     }
 
     /// What a step does to branches, beside the children it puts in.
-    pub(super) fn grow(&mut self, now: Time, change: &Change, step: &Step) {
+    pub(super) fn grow(&mut self, now: Time, change: &Change, step: &StepWrites) {
         for grow in &step.branches {
             let kept = self.branches.entry((change.job, grow.number)).or_default();
             let BranchUpdate {
@@ -104,7 +104,7 @@ impl Inner {
     }
 
     /// The children of a step are in: they are counted, and what was there before the job watched for it is told.
-    pub(super) fn spawned(&mut self, now: Time, change: &Change, step: &Step, put: &[BranchPosition]) {
+    pub(super) fn spawned(&mut self, now: Time, change: &Change, step: &StepWrites, put: &[BranchPosition]) {
         for twig in put {
             let kept = self.branches.get_mut(&(change.job, twig.branch)).expect("checked before");
             kept.spawned += i64::from(twig.items);

@@ -21,8 +21,8 @@ use std::{
 };
 
 use windlass_model::{
-    BranchNo, Change, ClaimNo, Epoch, Event, Failure, JobClaim, JobId, JournalEntry, Limits, NewJob,
-    NewSignal, Payload, RateLimit, Reason, Rev, Signal, State, SubmitOutcome, Time, Unwind, Verdict,
+    BranchNo, Change, ClaimNo, CommitOutcome, Epoch, Event, Failure, JobClaim, JobId, JournalEntry, Limits,
+    NewJob, NewSignal, Payload, RateLimit, Reason, Rev, Signal, State, SubmitOutcome, Time, Unwind,
     WaitCondition, WorkerId, rank::rank, rate::BucketLevel, state,
 };
 
@@ -355,13 +355,13 @@ impl Execution for Memory {
         self.run(now, |inner, now| inner.claim(now, ask))
     }
 
-    fn commit<'a>(&'a self, now: Now, changes: &'a [Change]) -> Fut<'a, Vec<Verdict>> {
+    fn commit<'a>(&'a self, now: Now, changes: &'a [Change]) -> Fut<'a, Vec<CommitOutcome>> {
         self.run(now, |inner, now| {
             Ok(changes.iter().map(|change| inner.commit(now, change, &self.limits)).collect())
         })
     }
 
-    fn transact<'a>(&'a self, _now: Now, _work: Work<'a>) -> Fut<'a, Option<Verdict>> {
+    fn transact<'a>(&'a self, _now: Now, _work: Work<'a>) -> Fut<'a, Option<CommitOutcome>> {
         Box::pin(std::future::ready(Err(Error::Config(
             "the memory store has no transactions; use SQLite or PostgreSQL".into(),
         ))))

@@ -1,13 +1,13 @@
 //! Machines: stages, signals, waits and children.
 
-use windlass_model::{Outcome, Step, Wait, wait::CHILD_SIGNAL};
+use windlass_model::{Outcome, StepWrites, Wait, wait::CHILD_SIGNAL};
 
 use super::*;
 use crate::{ControlOutcome, control::outcome};
 
 impl Row {
     /// A place in the journal that a step would take twice.
-    pub(super) fn taken(&self, step: &Step) -> Option<i32> {
+    pub(super) fn taken(&self, step: &StepWrites) -> Option<i32> {
         let stays = |seq: &i32| !step.continue_as_new && !step.forget_entries.contains(seq);
         let mut taken: BTreeSet<i32> = self.journal.keys().copied().filter(stays).collect();
         step.entries.iter().map(|entry| entry.seq).find(|seq| !taken.insert(*seq))
@@ -56,7 +56,7 @@ impl Inner {
     }
 
     /// What a step writes beside its outcome.
-    pub(super) fn step(&mut self, now: Time, change: &Change, step: &Step) {
+    pub(super) fn step(&mut self, now: Time, change: &Change, step: &StepWrites) {
         let row = self.jobs.get_mut(&change.job).expect("claimed, so there");
         if let Some((stage, data)) = &step.stage {
             row.stage = Some(stage.clone());

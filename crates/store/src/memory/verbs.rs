@@ -236,35 +236,35 @@ impl Inner {
         }
     }
 
-    pub(super) fn commit(&mut self, now: Time, change: &Change, limits: &Limits) -> Verdict {
+    pub(super) fn commit(&mut self, now: Time, change: &Change, limits: &Limits) -> CommitOutcome {
         let children = || change.step.iter().flat_map(|step| step.children.iter().chain(&step.promoted));
         let rates = || children().try_for_each(|job| self.check_rate(job));
         let refused = limits.check_change(change).and_then(|()| rates());
         if let Err(invalid) = refused {
-            return Verdict::Refused(invalid.to_string());
+            return CommitOutcome::Refused(invalid.to_string());
         }
         // Known from now on, whatever becomes of the change.
         self.queues.extend(children().map(|job| job.queue.clone()));
-        let Some(row) = self.jobs.get(&change.job) else { return Verdict::Fenced };
+        let Some(row) = self.jobs.get(&change.job) else { return CommitOutcome::Fenced };
         let wrote = (row.rev_epoch, row.worker, row.rev_claim);
         if row.rev.0 == change.rev.0 + 1 && wrote == (change.epoch, Some(change.worker), change.claim) {
             match (change.outcome == Outcome::Next, self.is_claimed((change.job, change.epoch))) {
-                (true, false) => return Verdict::Halted,
+                (true, false) => return CommitOutcome::Halted,
                 // What its claim wrote was another change: this one would have ended the claim.
-                (false, true) => return Verdict::Fenced,
-                _ => return Verdict::Committed,
+                (false, true) => return CommitOutcome::Fenced,
+                _ => return CommitOutcome::Committed,
             }
         }
         // A claim that the store does not know was lost with what came after a backup, or before a standby had it.
         let known = self.claims.contains_key(&(change.worker, change.claim));
         if row.rev != change.rev || !known || !self.is_claimed((change.job, change.epoch)) {
-            return Verdict::Fenced;
+            return CommitOutcome::Fenced;
         }
         if let Some(seq) = change.step.as_ref().and_then(|step| row.taken(step)) {
-            return Verdict::Refused(format!("there is an entry {seq} in the journal already"));
+            return CommitOutcome::Refused(format!("there is an entry {seq} in the journal already"));
         }
         if let Some(why) = change.step.as_ref().and_then(|step| self.check_branches(change, step)) {
-            return Verdict::Refused(why);
+            return CommitOutcome::Refused(why);
         }
         if change.step.as_ref().is_some_and(|step| step.unwind.is_some()) {
             self.release_holds(change.job);
@@ -300,7 +300,7 @@ impl Inner {
             Outcome::Next if halted => {
                 self.progress(change);
                 self.yield_slot(change.job, now);
-                return Verdict::Halted;
+                return CommitOutcome::Halted;
             }
             Outcome::Next => self.progress(change),
             Outcome::Wait(wait) => {
@@ -328,7 +328,7 @@ impl Inner {
         if change.outcome.ends() {
             self.spawn_children(now, change);
         }
-        Verdict::Committed
+        CommitOutcome::Committed
     }
 
     pub(super) fn renew(&mut self, now: Time, beat: &RenewRequest) -> Renewal {

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, HashMap};
 use futures_util::future::join5;
 use tokio_postgres::Row;
 use uuid::Uuid;
-use windlass_model::{BranchNo, BranchUpdate, Change, JobId, NewJob, Step, Time};
+use windlass_model::{BranchNo, BranchUpdate, Change, JobId, NewJob, StepWrites, Time};
 
 use super::{
     Postgres, SPAN,
@@ -81,7 +81,7 @@ pub(super) async fn prepare(executor: Executor<'_>) -> Result<(), PgError> {
 }
 
 /// Returns why the branches do not allow a step, if so.
-fn refusal(sealed: &Sealed, change: &Change, step: &Step) -> Option<String> {
+fn refusal(sealed: &Sealed, change: &Change, step: &StepWrites) -> Option<String> {
     for update in &step.branches {
         match (sealed.get(&(change.job, update.number)), &update.opened_as) {
             (Some(_), Some(_)) => return Some(format!("there is a branch {} already", update.number)),
@@ -166,7 +166,7 @@ impl<'a> BranchWrites<'a> {
         writes
     }
 
-    fn add(&mut self, change: &Change, step: &'a Step, unordered: bool) {
+    fn add(&mut self, change: &Change, step: &'a StepWrites, unordered: bool) {
         for update in &step.branches {
             let merged = self.updates.entry((change.job.0, update.number.0));
             merged.or_default().add(update);

@@ -2,7 +2,7 @@
 
 use tokio_postgres::types::ToSql;
 use uuid::Uuid;
-use windlass_model::{Change, Outcome, Payload, Step, Wait, WaitCondition};
+use windlass_model::{Change, Outcome, Payload, StepWrites, Wait, WaitCondition};
 
 use super::span;
 use crate::columns::{self, CANCELLED, DONE, FAILED};
@@ -77,7 +77,7 @@ pub(super) struct Steps<'a> {
 
 impl<'a> Steps<'a> {
     pub(super) fn new(changes: &[&'a Change]) -> Steps<'a> {
-        let step = |change: &&'a Change| -> Option<&'a Step> { change.step.as_deref() };
+        let step = |change: &&'a Change| -> Option<&'a StepWrites> { change.step.as_deref() };
         let data = |change: &&'a Change| -> Option<&'a Payload> {
             step(change)?.stage.as_ref().map(|(_, data)| data)
         };

@@ -7,7 +7,7 @@ use std::{collections::HashMap, pin::Pin};
 
 use futures_util::future::{join, join5};
 use uuid::Uuid;
-use windlass_model::{Change, JobId, Outcome, Verdict};
+use windlass_model::{Change, CommitOutcome, JobId, Outcome};
 
 use super::{
     Postgres, branch,
@@ -25,13 +25,17 @@ use super::{
 use crate::{Error, Now, columns::DEADLINE};
 
 /// Commits a batch. If the database refuses its data, it is halved until the bad change is alone; the others commit.
-pub(super) async fn commit(store: &Postgres, now: Now, changes: &[Change]) -> Result<Vec<Verdict>, Error> {
-    let mut verdicts = vec![Verdict::Fenced; changes.len()];
+pub(super) async fn commit(
+    store: &Postgres,
+    now: Now,
+    changes: &[Change],
+) -> Result<Vec<CommitOutcome>, Error> {
+    let mut verdicts = vec![CommitOutcome::Fenced; changes.len()];
     let mut names = Names::default();
     let mut batch: Vec<Indexed> = Vec::with_capacity(changes.len());
     for (index, change) in changes.iter().enumerate() {
         match refusal(store, change, &mut names).await? {
-            Some(why) => verdicts[index] = Verdict::Refused(why),
+            Some(why) => verdicts[index] = CommitOutcome::Refused(why),
             None => batch.push((index, change)),
         }
     }
@@ -69,7 +73,7 @@ fn bisect<'a>(
     now: Now,
     batch: &'a [Indexed<'a>],
     names: &'a Names,
-    verdicts: &'a mut [Verdict],
+    verdicts: &'a mut [CommitOutcome],
 ) -> Pin<Box<dyn Future<Output = Result<(), Error>> + Send + 'a>> {
     Box::pin(async move {
         match (retry_deadlock!(commit_batch(store, now, batch, names)), batch) {
@@ -82,7 +86,7 @@ fn bisect<'a>(
                 Ok(())
             }
             (Err(Error::Refused(why)), [(index, _)]) => {
-                verdicts[*index] = Verdict::Refused(why);
+                verdicts[*index] = CommitOutcome::Refused(why);
                 Ok(())
             }
             (Err(Error::Refused(_)), _) => {
@@ -101,7 +105,7 @@ async fn commit_batch(
     now: Now,
     batch: &[Indexed<'_>],
     names: &Names,
-) -> Result<HashMap<JobId, Verdict>, PgError> {
+) -> Result<HashMap<JobId, CommitOutcome>, PgError> {
     let changes = || batch.iter().map(|(_, change)| *change);
     let mut groups = Group::split(batch);
     let Group { batches, journal_writes, .. } = groups.first_mut().expect("the batch has changes");
@@ -133,7 +137,7 @@ async fn commit_batch(
     }
     let written: HashMap<JobId, Written> = written.into_iter().map(|one| (one.id, one)).collect();
     clean_up(Executor::Conn(&conn), now, &written, batch, !has_consequences).await?;
-    let mut verdicts: HashMap<JobId, Verdict> = HashMap::with_capacity(batch.len());
+    let mut verdicts: HashMap<JobId, CommitOutcome> = HashMap::with_capacity(batch.len());
     for (_, change) in batch {
         if let Some(written) = written.get(&change.job) {
             verdicts.insert(change.job, verdict(change, written));
@@ -204,7 +208,7 @@ pub(super) async fn commit_in(
     now: Now,
     change: &Change,
     names: &Names,
-) -> Result<Option<Verdict>, PgError> {
+) -> Result<Option<CommitOutcome>, PgError> {
     let group = Group::of(vec![(0, change)]);
     group.prepare(Executor::Tx(tx)).await?;
     let written = group.write(store, tx, now, names).await?;
@@ -214,9 +218,9 @@ pub(super) async fn commit_in(
 }
 
 /// The verdict of a change that was written.
-fn verdict(change: &Change, written: &Written) -> Verdict {
+fn verdict(change: &Change, written: &Written) -> CommitOutcome {
     let halted = written.held && change.outcome == Outcome::Next;
-    if halted { Verdict::Halted } else { Verdict::Committed }
+    if halted { CommitOutcome::Halted } else { CommitOutcome::Committed }
 }
 
 /// Deletes the holds and deadlines of jobs that have ended; with `end_watches`, also ends the watches of their branches. It may
@@ -251,7 +255,7 @@ async fn clean_up(
 async fn explain_unapplied(
     conn: &Conn,
     batch: &[Indexed<'_>],
-    verdicts: &mut HashMap<JobId, Verdict>,
+    verdicts: &mut HashMap<JobId, CommitOutcome>,
 ) -> Result<(), PgError> {
     let missing: HashMap<JobId, &Change> = batch
         .iter()
@@ -264,10 +268,10 @@ async fn explain_unapplied(
     for row in rows {
         let (id, claimed) = (JobId(row.get(0)), row.get::<_, bool>(1));
         match (missing[&id].outcome == Outcome::Next, claimed) {
-            (true, false) => verdicts.insert(id, Verdict::Halted),
+            (true, false) => verdicts.insert(id, CommitOutcome::Halted),
             // The claim has written another change: this one would have ended the claim.
             (false, true) => None,
-            _ => verdicts.insert(id, Verdict::Committed),
+            _ => verdicts.insert(id, CommitOutcome::Committed),
         };
     }
     Ok(())

@@ -6,8 +6,8 @@ use futures_util::future::join_all;
 use tokio_postgres::{Row, binary_copy::BinaryCopyOutRow, types::Type};
 use uuid::Uuid;
 use windlass_model::{
-    Change, JobId, JournalEntry, Payload, Step, Time,
-    journal::{Mark, Op},
+    Change, JobId, JournalEntry, Payload, StepWrites, Time,
+    journal::{CallEvent, CallKind},
 };
 
 use super::{
@@ -127,7 +127,7 @@ impl<'a> JournalWrites<'a> {
         writes
     }
 
-    fn push(&mut self, change: &'a Change, step: &'a Step) {
+    fn push(&mut self, change: &'a Change, step: &'a StepWrites) {
         if step.continue_as_new {
             self.cleared.push(change);
         }
@@ -278,12 +278,12 @@ fn entry(row: &BinaryCopyOutRow) -> Result<JournalEntry, Error> {
     })
 }
 
-fn op(number: i16) -> Result<Op, Error> {
-    Op::from_number(number).ok_or_else(|| unknown("the call", number))
+fn op(number: i16) -> Result<CallKind, Error> {
+    CallKind::from_number(number).ok_or_else(|| unknown("the call", number))
 }
 
-fn mark(number: i16) -> Result<Mark, Error> {
-    Mark::from_number(number).ok_or_else(|| unknown("the mark", number))
+fn mark(number: i16) -> Result<CallEvent, Error> {
+    CallEvent::from_number(number).ok_or_else(|| unknown("the mark", number))
 }
 
 fn unknown(what: &str, number: i16) -> Error {

@@ -67,7 +67,7 @@ use std::{
 };
 
 use windlass_model::{
-    Change, ClaimNo, JobClaim, JobId, Limits, NewJob, NewSignal, SubmitOutcome, Time, Verdict, WorkerId,
+    Change, ClaimNo, CommitOutcome, JobClaim, JobId, Limits, NewJob, NewSignal, SubmitOutcome, Time, WorkerId,
 };
 
 use crate::{
@@ -189,11 +189,11 @@ impl Execution for Postgres {
         Box::pin(claim::claim(self, now, request))
     }
 
-    fn commit<'a>(&'a self, now: Now, changes: &'a [Change]) -> Fut<'a, Vec<Verdict>> {
+    fn commit<'a>(&'a self, now: Now, changes: &'a [Change]) -> Fut<'a, Vec<CommitOutcome>> {
         Box::pin(commit::commit(self, now, changes))
     }
 
-    fn transact<'a>(&'a self, now: Now, work: Work<'a>) -> Fut<'a, Option<Verdict>> {
+    fn transact<'a>(&'a self, now: Now, work: Work<'a>) -> Fut<'a, Option<CommitOutcome>> {
         Box::pin(transact::transact(self, now, work))
     }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use futures_util::future::join_all;
 use tokio_postgres::Row;
 use uuid::Uuid;
-use windlass_model::{Change, JobId, JournalEntry, Outcome, Step, Time};
+use windlass_model::{Change, JobId, JournalEntry, Outcome, StepWrites, Time};
 
 use super::{
     SPAN,
@@ -68,7 +68,7 @@ enum StepSize {
 }
 
 impl StepSize {
-    fn of(step: &Step) -> StepSize {
+    fn of(step: &StepWrites) -> StepSize {
         let more =
             step.from_stage.is_some() || step.stage.is_some() || !step.consumed.is_empty() || step.has_undo;
         match (more, step.entries.is_empty()) {
@@ -203,7 +203,7 @@ impl<'a> SingleStep<'a> {
         if let Some(entry) = only_entry(change) {
             return Some(SingleStep::Entry(change, entry));
         }
-        let plain = |step: &Step| {
+        let plain = |step: &StepWrites| {
             step.consumed.is_empty() && step.entries.is_empty() && !step.has_undo && !step.partial
         };
         change.step.as_deref().is_none_or(plain).then_some(SingleStep::Stage(change))

@@ -8,7 +8,7 @@ use std::{any::Any, panic::AssertUnwindSafe, time::Instant};
 
 use futures_util::FutureExt;
 use tokio_postgres::IsolationLevel;
-use windlass_model::{Change, Verdict};
+use windlass_model::{Change, CommitOutcome};
 
 use super::{
     Postgres, branch,
@@ -29,7 +29,11 @@ const MARK: &str = "reset all; discard temp; select set_config('windlass.work', 
 /// Reads the mark, which is gone if the work has ended the transaction.
 const READ_MARK: &str = "select current_setting('windlass.work', true)";
 
-pub(super) async fn transact(store: &Postgres, now: Now, work: Work<'_>) -> Result<Option<Verdict>, Error> {
+pub(super) async fn transact(
+    store: &Postgres,
+    now: Now,
+    work: Work<'_>,
+) -> Result<Option<CommitOutcome>, Error> {
     let Work::Postgres(work) = work else {
         return Err(Error::Config(
             "this store is PostgreSQL, and the transaction is written for SQLite; use the form for PostgreSQL".into(),
@@ -49,12 +53,14 @@ pub(super) async fn transact(store: &Postgres, now: Now, work: Work<'_>) -> Resu
         }
     };
     let verdict = match write(store, &tx, now, &change).await {
-        Ok(verdict @ (Verdict::Committed | Verdict::Halted)) => match commit(store, &tx, now).await {
-            Ok(()) => Ok(verdict),
-            // A deferred constraint is checked at the commit: nothing was written.
-            Err(Error::Refused(why)) => Ok(Verdict::Refused(why)),
-            Err(error) => Err(error),
-        },
+        Ok(verdict @ (CommitOutcome::Committed | CommitOutcome::Halted)) => {
+            match commit(store, &tx, now).await {
+                Ok(()) => Ok(verdict),
+                // A deferred constraint is checked at the commit: nothing was written.
+                Err(Error::Refused(why)) => Ok(CommitOutcome::Refused(why)),
+                Err(error) => Err(error),
+            }
+        }
         Ok(verdict) => {
             tx.rollback().await;
             Ok(verdict)
@@ -62,7 +68,7 @@ pub(super) async fn transact(store: &Postgres, now: Now, work: Work<'_>) -> Resu
         Err(error) => {
             tx.rollback().await;
             match error {
-                Error::Refused(why) => Ok(Verdict::Refused(why)),
+                Error::Refused(why) => Ok(CommitOutcome::Refused(why)),
                 error => Err(error),
             }
         }
@@ -134,13 +140,13 @@ async fn run_on(conn: &mut Conn, work: &mut Option<PostgresWork<'_>>) -> Result<
 }
 
 /// Writes the change in the rest of the transaction.
-async fn write(store: &Postgres, tx: &Tx<'_>, now: Now, change: &Change) -> Result<Verdict, Error> {
+async fn write(store: &Postgres, tx: &Tx<'_>, now: Now, change: &Change) -> Result<CommitOutcome, Error> {
     let mut names = Names::default();
     if let Some(why) = refusal(store, change, &mut names).await? {
-        return Ok(Verdict::Refused(why));
+        return Ok(CommitOutcome::Refused(why));
     }
     take_over(tx).await?;
-    Ok(commit_in(store, tx, now, change, &names).await?.unwrap_or(Verdict::Fenced))
+    Ok(commit_in(store, tx, now, change, &names).await?.unwrap_or(CommitOutcome::Fenced))
 }
 
 /// Makes the rest of the transaction the store's. Fails if the work has ended the transaction by itself.

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use rusqlite::params;
 use windlass_model::{
-    BranchCounts, BranchMember, BranchNo, BranchUpdate, Change, NewJob, Rev, Step, SubmitOutcome, Time,
+    BranchCounts, BranchMember, BranchNo, BranchUpdate, Change, NewJob, Rev, StepWrites, SubmitOutcome, Time,
 };
 
 use super::{
@@ -18,7 +18,7 @@ use super::{
 use crate::{Error, columns};
 
 /// Whether a step writes to branches, or accounts for items of a block.
-pub(super) fn updates_branches(step: &Step) -> bool {
+pub(super) fn updates_branches(step: &StepWrites) -> bool {
     !step.branches.is_empty() || step.items > 0 || !step.promoted.is_empty()
 }
 
@@ -27,7 +27,7 @@ fn items_of(jobs: &[NewJob]) -> u32 {
 }
 
 /// Why what a step does to branches is refused, if it is. The change must be one that will be written.
-pub(super) fn refusal(tx: &Tx<'_>, change: &Change, step: &Step) -> Result<Option<String>, Error> {
+pub(super) fn refusal(tx: &Tx<'_>, change: &Change, step: &StepWrites) -> Result<Option<String>, Error> {
     let accounted = step.items + items_of(&step.promoted);
     if accounted > 0 {
         let branch_member = read_member(tx, change.job)?.and_then(|position| position.branch_member);
@@ -67,7 +67,7 @@ pub(super) fn refusal(tx: &Tx<'_>, change: &Change, step: &Step) -> Result<Optio
 
 impl Tx<'_> {
     /// Writes what a step does to branches, apart from the children it spawns.
-    pub(super) fn update_branches(&self, now: Time, change: &Change, step: &Step) -> Result<(), Error> {
+    pub(super) fn update_branches(&self, now: Time, change: &Change, step: &StepWrites) -> Result<(), Error> {
         let job = change.job.as_bytes();
         if step.branches.iter().any(|update| update.opened_as.is_some()) {
             self.execute(sql::branches::MARK_HAS_BRANCHES, [job])?;
@@ -117,7 +117,7 @@ impl Tx<'_> {
         &self,
         now: Time,
         change: &Change,
-        step: &Step,
+        step: &StepWrites,
         submitted: &[SubmitOutcome],
     ) -> Result<(), Error> {
         let was_inserted = |outcome: &SubmitOutcome| {

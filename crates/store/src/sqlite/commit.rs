@@ -3,7 +3,7 @@
 //! The step of a job's journey in which its attempt's outcome becomes durable. Each change is applied or refused by
 //! itself; see [`super::consequences`].
 
-use windlass_model::{Change, NewJob, Time, Verdict};
+use windlass_model::{Change, CommitOutcome, NewJob, Time};
 
 use super::{
     Sqlite,
@@ -19,7 +19,11 @@ pub(super) type Checked = Result<Buckets, String>;
 
 /// Commits a batch in one transaction. Each change gets a savepoint only if the batch failed without: refusals are
 /// rare, and a savepoint around every change would cost more than the change.
-pub(super) async fn commit(store: &Sqlite, now: Now, changes: &[Change]) -> Result<Vec<Verdict>, Error> {
+pub(super) async fn commit(
+    store: &Sqlite,
+    now: Now,
+    changes: &[Change],
+) -> Result<Vec<CommitOutcome>, Error> {
     let checked = changes.iter().map(|change| check(store, change, || rate::check(store, jobs_of(change))));
     let checked = checked.collect::<Result<Vec<_>, _>>()?;
     let batch: Vec<_> = changes.iter().zip(&checked).collect();
@@ -61,7 +65,7 @@ pub(super) fn commit_in(
     now: Time,
     change: &Change,
     added_lanes: &mut bool,
-) -> Result<Verdict, Error> {
+) -> Result<CommitOutcome, Error> {
     let checked = check(tx.store, change, || rate::check_in(tx, jobs_of(change)))?;
     let known = &tx.store.shared.lanes;
     for name in lanes(&[(change, &checked)]) {
@@ -71,7 +75,7 @@ pub(super) fn commit_in(
         }
     }
     if checked.is_ok() && !explain_unapplied(tx, change)?.is_some_and(|unapplied| unapplied.is_open) {
-        return Ok(Verdict::Fenced);
+        return Ok(CommitOutcome::Fenced);
     }
     apply(tx, now, change, &checked)
 }
@@ -92,7 +96,7 @@ fn check(
 }
 
 /// Applies the changes with a savepoint around each: what the database refuses for its data fails alone.
-fn one_by_one(tx: &Tx<'_>, now: Now, batch: &[(&Change, &Checked)]) -> Result<Vec<Verdict>, Error> {
+fn one_by_one(tx: &Tx<'_>, now: Now, batch: &[(&Change, &Checked)]) -> Result<Vec<CommitOutcome>, Error> {
     let mut verdicts = Vec::with_capacity(batch.len());
     for (change, checked) in batch {
         tx.execute("savepoint change", [])?;
@@ -100,7 +104,7 @@ fn one_by_one(tx: &Tx<'_>, now: Now, batch: &[(&Change, &Checked)]) -> Result<Ve
             Err(Error::Refused(why)) => {
                 tx.execute("rollback to change", [])?;
                 tx.counts.take();
-                Verdict::Refused(why)
+                CommitOutcome::Refused(why)
             }
             result => result?,
         };

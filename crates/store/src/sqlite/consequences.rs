@@ -1,7 +1,7 @@
 //! Applying one change, with all that depends on it: children, branches, serial slots, waiting parents.
 
 use rusqlite::params;
-use windlass_model::{Change, NewJob, Outcome, Rev, Time, Verdict, Wait};
+use windlass_model::{Change, CommitOutcome, NewJob, Outcome, Rev, Time, Wait};
 
 use super::{
     branch_update,
@@ -28,14 +28,14 @@ pub(super) struct Unapplied {
 
 impl Unapplied {
     /// The verdict on a change that was written before its answer was lost; `None` if it was not.
-    fn repeated_verdict(&self, change: &Change) -> Option<Verdict> {
+    fn repeated_verdict(&self, change: &Change) -> Option<CommitOutcome> {
         let next = change.outcome == Outcome::Next;
         match (self.is_repeated, next, self.is_claimed) {
             (false, ..) => None,
-            (true, true, false) => Some(Verdict::Halted),
+            (true, true, false) => Some(CommitOutcome::Halted),
             // The claim wrote another change: this one would have ended the claim.
             (true, false, true) => None,
-            _ => Some(Verdict::Committed),
+            _ => Some(CommitOutcome::Committed),
         }
     }
 }
@@ -57,16 +57,21 @@ pub(super) fn explain_unapplied(tx: &Tx<'_>, change: &Change) -> Result<Option<U
 
 /// Applies one change. On most jobs nothing depends: the updates skip jobs that are held, have a serial key, a
 /// waiting parent or external data to delete, and only if nothing was written is the reason looked up.
-pub(super) fn apply(tx: &Tx<'_>, now: Time, change: &Change, checked: &Checked) -> Result<Verdict, Error> {
+pub(super) fn apply(
+    tx: &Tx<'_>,
+    now: Time,
+    change: &Change,
+    checked: &Checked,
+) -> Result<CommitOutcome, Error> {
     let buckets = match checked {
         Ok(buckets) => buckets,
-        Err(why) => return Ok(Verdict::Refused(why.clone())),
+        Err(why) => return Ok(CommitOutcome::Refused(why.clone())),
     };
     if !tx.is_recorded(change.worker, change.claim)? {
         let unapplied = explain_unapplied(tx, change)?;
         return Ok(unapplied
             .and_then(|unapplied| unapplied.repeated_verdict(change))
-            .unwrap_or(Verdict::Fenced));
+            .unwrap_or(CommitOutcome::Fenced));
     }
     let has_dependents = change.outcome.ends() && (change.is_serial || change.parent.is_some());
     let step = change.step.as_deref();
@@ -77,7 +82,7 @@ pub(super) fn apply(tx: &Tx<'_>, now: Time, change: &Change, checked: &Checked) 
         && let Some(unapplied) = explain_unapplied(tx, change)?.filter(|unapplied| unapplied.is_open)
     {
         if let Some(why) = branch_update::refusal(tx, change, step)? {
-            return Ok(Verdict::Refused(why));
+            return Ok(CommitOutcome::Refused(why));
         }
         if starts_unwind {
             tx.release_holds(&unapplied.placement)?;
@@ -90,14 +95,14 @@ pub(super) fn apply(tx: &Tx<'_>, now: Time, change: &Change, checked: &Checked) 
         if change.outcome != Outcome::Next {
             tx.note_left_claim((change.worker, change.claim));
         }
-        return Ok(Verdict::Committed);
+        return Ok(CommitOutcome::Committed);
     }
-    let Some(unapplied) = explain_unapplied(tx, change)? else { return Ok(Verdict::Fenced) };
+    let Some(unapplied) = explain_unapplied(tx, change)? else { return Ok(CommitOutcome::Fenced) };
     if let Some(verdict) = unapplied.repeated_verdict(change) {
         return Ok(verdict);
     }
     if !unapplied.is_open {
-        return Ok(Verdict::Fenced);
+        return Ok(CommitOutcome::Fenced);
     }
     let is_halted = change.outcome == Outcome::Next && unapplied.placement.hold.is_some();
     let mut placement = unapplied.placement;
@@ -131,7 +136,7 @@ pub(super) fn apply(tx: &Tx<'_>, now: Time, change: &Change, checked: &Checked) 
     if is_halted || change.outcome != Outcome::Next {
         tx.note_left_claim((change.worker, change.claim));
     }
-    Ok(if is_halted { Verdict::Halted } else { Verdict::Committed })
+    Ok(if is_halted { CommitOutcome::Halted } else { CommitOutcome::Committed })
 }
 
 /// Submits the children of a step, and counts those of branches.

@@ -2,15 +2,15 @@
 
 use rusqlite::{Row, params};
 use windlass_model::{
-    JobId, JournalEntry, Payload, Step, Time,
-    journal::{Mark, Op},
+    JobId, JournalEntry, Payload, StepWrites, Time,
+    journal::{CallEvent, CallKind},
 };
 
 use super::{sql, tx::Tx};
 use crate::Error;
 
 /// Writes what a step adds to the journal and the context. Most steps of a workflow are one insert here.
-pub(super) fn write(tx: &Tx<'_>, job: JobId, step: &Step) -> Result<(), Error> {
+pub(super) fn write(tx: &Tx<'_>, job: JobId, step: &StepWrites) -> Result<(), Error> {
     if step.continue_as_new {
         tx.execute(sql::journal::CLEAR, [job.as_bytes()])?;
     }
@@ -68,8 +68,8 @@ fn entry(row: &Row<'_>) -> Result<JournalEntry, Error> {
     let unknown = || Error::Fault(format!("an entry of a journal has op {op} and mark {mark}"));
     Ok(JournalEntry {
         seq: row.get(0)?,
-        op: Op::from_number(op).ok_or_else(unknown)?,
-        mark: Mark::from_number(mark).ok_or_else(unknown)?,
+        op: CallKind::from_number(op).ok_or_else(unknown)?,
+        mark: CallEvent::from_number(mark).ok_or_else(unknown)?,
         name: row.get(3)?,
         key: row.get(4)?,
         line: row.get(5)?,

@@ -68,7 +68,7 @@ use std::{
 
 use rusqlite::Connection;
 use windlass_model::{
-    Change, ClaimNo, JobClaim, JobId, Limits, NewJob, NewSignal, SubmitOutcome, Verdict, WorkerId,
+    Change, ClaimNo, CommitOutcome, JobClaim, JobId, Limits, NewJob, NewSignal, SubmitOutcome, WorkerId,
 };
 
 use self::{open_claims::OpenClaims, pool::SMALL};
@@ -184,11 +184,11 @@ impl Execution for Sqlite {
         })
     }
 
-    fn commit<'a>(&'a self, now: Now, changes: &'a [Change]) -> Fut<'a, Vec<Verdict>> {
+    fn commit<'a>(&'a self, now: Now, changes: &'a [Change]) -> Fut<'a, Vec<CommitOutcome>> {
         Box::pin(commit::commit(self, now, changes))
     }
 
-    fn transact<'a>(&'a self, now: Now, work: Work<'a>) -> Fut<'a, Option<Verdict>> {
+    fn transact<'a>(&'a self, now: Now, work: Work<'a>) -> Fut<'a, Option<CommitOutcome>> {
         Box::pin(transact::transact(self, now, work))
     }
 

@@ -14,7 +14,7 @@ use std::{
 };
 
 use rusqlite::{Connection, config::DbConfig};
-use windlass_model::{Change, Verdict};
+use windlass_model::{Change, CommitOutcome};
 
 use super::{Sqlite, commit, conn, errors::BUSY, pool::SMALL, tx::Tx};
 use crate::{Error, Now, SqliteWork, Work};
@@ -22,7 +22,11 @@ use crate::{Error, Now, SqliteWork, Work};
 /// After how many of its instructions SQLite checks whether a statement may continue: about 50 µs.
 const CHECK_INTERVAL: i32 = 10_000;
 
-pub(super) async fn transact(store: &Sqlite, now: Now, work: Work<'_>) -> Result<Option<Verdict>, Error> {
+pub(super) async fn transact(
+    store: &Sqlite,
+    now: Now,
+    work: Work<'_>,
+) -> Result<Option<CommitOutcome>, Error> {
     let Work::Sqlite(work) = work else {
         return Err(Error::Config(
             "the store is a SQLite file, and the transaction is written for PostgreSQL; use the form for SQLite"
@@ -71,7 +75,7 @@ fn run(
     writer: &mut Connection,
     work: SqliteWork<'_>,
     added_lanes: &mut bool,
-) -> Result<Option<Verdict>, Error> {
+) -> Result<Option<CommitOutcome>, Error> {
     let foreign_keys = writer.db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_FKEY)?;
     let ran =
         catch_unwind(AssertUnwindSafe(|| run_with_hooks(writer, store.shared.options.transaction, work)));
@@ -104,12 +108,17 @@ fn restore_settings(writer: &mut Connection, foreign_keys: bool) -> Result<(), E
 }
 
 /// Applies the change, and commits if it was applied.
-fn finish(tx: &Tx<'_>, now: Now, change: &Change, added_lanes: &mut bool) -> Result<Option<Verdict>, Error> {
+fn finish(
+    tx: &Tx<'_>,
+    now: Now,
+    change: &Change,
+    added_lanes: &mut bool,
+) -> Result<Option<CommitOutcome>, Error> {
     let verdict = match commit::commit_in(tx, tx.now(now), change, added_lanes) {
-        Err(Error::Refused(why)) => Verdict::Refused(why),
+        Err(Error::Refused(why)) => CommitOutcome::Refused(why),
         verdict => verdict?,
     };
-    if matches!(verdict, Verdict::Committed | Verdict::Halted) {
+    if matches!(verdict, CommitOutcome::Committed | CommitOutcome::Halted) {
         tx.finish()?;
         tx.execute("commit", [])?;
     }

@@ -4,8 +4,8 @@
 use std::{sync::Arc, time::Instant};
 
 use windlass_model::{
-    BranchNo, BranchPosition, BranchUpdate, BranchWatch, Change, ClaimedJob, NewJob, Outcome, Payload, Step,
-    Verdict, WorkerId,
+    BranchNo, BranchPosition, BranchUpdate, BranchWatch, Change, ClaimedJob, CommitOutcome, NewJob, Outcome,
+    Payload, StepWrites, WorkerId,
 };
 use windlass_store::{
     conformance::kit::*,
@@ -78,7 +78,7 @@ async fn end(store: &Handle, me: WorkerId, jobs: &[ClaimedJob]) {
     let ends: Vec<Change> =
         jobs.iter().map(|job| change(me, job, Outcome::Done(Payload::json(b"null".to_vec())))).collect();
     let verdicts = store.commit(None, &ends).await.expect("commit");
-    assert!(verdicts.iter().all(|verdict| *verdict == Verdict::Committed));
+    assert!(verdicts.iter().all(|verdict| *verdict == CommitOutcome::Committed));
 }
 
 /// Claims and ends all that is ready, and says what that costs.
@@ -130,19 +130,19 @@ async fn what_children_cost() {
             let open = (round == 0 && n == 0).then(|| "all".to_owned());
             let cursor = Some(payload(&n.to_string()));
             let grow = BranchUpdate { opened_as: open, cursor, ..BranchUpdate::new(NO) };
-            let step = Step { branches: vec![grow], children, ..Step::default() };
+            let step = StepWrites { branches: vec![grow], children, ..StepWrites::default() };
             let grown = with(change(me, &parent, Outcome::Next), step);
-            assert_eq!(store.commit(None, &[grown]).await.expect("commit"), [Verdict::Committed]);
+            assert_eq!(store.commit(None, &[grown]).await.expect("commit"), [CommitOutcome::Committed]);
             parent = further(&parent);
         }
         began.say("children: spawn", JOBS);
         let watch = BranchWatch { ended: Some(u64::from((round + 1) * JOBS)), ..BranchWatch::default() };
-        let step = Step {
+        let step = StepWrites {
             branches: vec![BranchUpdate { watch: Some(watch), ..BranchUpdate::new(NO) }],
-            ..Step::default()
+            ..StepWrites::default()
         };
         let watched = with(change(me, &parent, Outcome::Next), step);
-        assert_eq!(store.commit(None, &[watched]).await.expect("commit"), [Verdict::Committed]);
+        assert_eq!(store.commit(None, &[watched]).await.expect("commit"), [CommitOutcome::Committed]);
         parent = further(&parent);
         work(&store, server, me, i64::from(first), "children").await;
         let told = store.inspect().inbox(id(1), 10).await.expect("inbox");
@@ -200,18 +200,18 @@ async fn spawn_all(store: Handle, me: WorkerId, mut parent: ClaimedJob) {
         let grow =
             BranchUpdate { opened_as: open, cursor: Some(payload(&n.to_string())), ..BranchUpdate::new(NO) };
         let children = (0..CHUNK).map(|m| child(1_000_000 + n * CHUNK + m)).collect();
-        let step = Step { branches: vec![grow], children, ..Step::default() };
+        let step = StepWrites { branches: vec![grow], children, ..StepWrites::default() };
         let grown = with(change(me, &parent, Outcome::Next), step);
-        assert_eq!(store.commit(None, &[grown]).await.expect("commit"), [Verdict::Committed]);
+        assert_eq!(store.commit(None, &[grown]).await.expect("commit"), [CommitOutcome::Committed]);
         parent = further(&parent);
     }
     let watch = BranchWatch { ended: Some(u64::from(TOGETHER)), ..BranchWatch::default() };
-    let step = Step {
+    let step = StepWrites {
         branches: vec![BranchUpdate { seal: true, watch: Some(watch), ..BranchUpdate::new(NO) }],
-        ..Step::default()
+        ..StepWrites::default()
     };
     let watched = with(change(me, &parent, Outcome::Next), step);
-    assert_eq!(store.commit(None, &[watched]).await.expect("commit"), [Verdict::Committed]);
+    assert_eq!(store.commit(None, &[watched]).await.expect("commit"), [CommitOutcome::Committed]);
 }
 
 /// A branch of a million children that nobody has begun with is counted anew and searched for lost ones.
@@ -226,7 +226,7 @@ async fn what_a_look_at_many_children_costs() {
     let watch = Some(BranchWatch { ended: Some(1_000_000), ..BranchWatch::default() });
     let grow = BranchUpdate { opened_as: Some("all".into()), watch, ..BranchUpdate::new(NO) };
     let children = vec![child(2)];
-    let step = Step { branches: vec![grow], children, ..Step::default() };
+    let step = StepWrites { branches: vec![grow], children, ..StepWrites::default() };
     commit(&store, 1, with(change(me, &parent, wait_for("go", None)), step)).await;
     let client = Postgres::client(&options).await.expect("connected");
     let fill = "insert into jobs (id, submitted_at, due_at, lane, kind, priority, codec, digest, input, parent, branch,

@@ -10,8 +10,8 @@ use std::{
 };
 
 use windlass_model::{
-    BranchNo, BranchPosition, BranchUpdate, BranchWatch, Change, ClaimedJob, JobId, NewJob, Outcome, Reason,
-    Step, Verdict, WorkerId,
+    BranchNo, BranchPosition, BranchUpdate, BranchWatch, Change, ClaimedJob, CommitOutcome, JobId, NewJob,
+    Outcome, Reason, StepWrites, WorkerId,
     branch::{BRANCH_SIGNAL, PollInterval},
 };
 use windlass_store::{ClaimRequest, JobAction, conformance::kit::*, postgres::Postgres};
@@ -33,7 +33,7 @@ fn child(n: u32, branch: BranchNo) -> NewJob {
 }
 
 async fn put(store: &Handle, change: Change) {
-    assert_eq!(store.commit(None, &[change]).await.expect("commit"), [Verdict::Committed]);
+    assert_eq!(store.commit(None, &[change]).await.expect("commit"), [CommitOutcome::Committed]);
 }
 
 /// Claims the parent, once it is woken.
@@ -60,7 +60,7 @@ async fn parent(store: Handle, me: WorkerId, n: u32) {
         let first = n * 10_000 + round * EACH;
         let children = (first..first + EACH).map(|n| child(n, branch)).collect();
         let branches = vec![BranchUpdate { opened_as: open, ..BranchUpdate::new(branch) }];
-        let step = Step { branches, children, consumed, ..Step::default() };
+        let step = StepWrites { branches, children, consumed, ..StepWrites::default() };
         put(&store, with(change(me, &job, Outcome::Next), step)).await;
         let pace = PollInterval { min: Duration::from_millis(20), max: Duration::from_millis(100) };
         let watch = BranchWatch {
@@ -68,9 +68,9 @@ async fn parent(store: Handle, me: WorkerId, n: u32) {
             poll_interval: pace,
             ..BranchWatch::default()
         };
-        let step = Step {
+        let step = StepWrites {
             branches: vec![BranchUpdate { watch: Some(watch), ..BranchUpdate::new(branch) }],
-            ..Step::default()
+            ..StepWrites::default()
         };
         put(&store, with(change(me, &further(&job), wait_for(BRANCH_SIGNAL, None)), step)).await;
     }
@@ -96,8 +96,8 @@ async fn work(store: Handle, n: i64, left: Arc<AtomicU32>) {
         };
         let changes: Vec<Change> = held.iter().map(|job| change(me, job, outcome(job))).collect();
         let verdicts = store.commit(None, &changes).await.expect("commit");
-        let goes_on = |(change, verdict): &(&Change, &Verdict)| {
-            change.outcome == Outcome::Next && **verdict == Verdict::Committed
+        let goes_on = |(change, verdict): &(&Change, &CommitOutcome)| {
+            change.outcome == Outcome::Next && **verdict == CommitOutcome::Committed
         };
         let going: Vec<JobId> =
             changes.iter().zip(&verdicts).filter(goes_on).map(|(change, _)| change.job).collect();

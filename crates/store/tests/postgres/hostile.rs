@@ -95,7 +95,7 @@ async fn defaults_that_change_do_not_matter() {
         let claimed = claim_one(&store, 1, worker, i64::from(n) + 1).await;
         assert_eq!(
             commit(&store, 2, change(worker, &claimed, done("x"))).await,
-            windlass_model::Verdict::Committed,
+            windlass_model::CommitOutcome::Committed,
             "{read_only}, {isolation}"
         );
     }

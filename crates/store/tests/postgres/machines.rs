@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use windlass_model::{
-    Change, ClaimedJob, JobId, NewJob, Outcome, State, Step, Verdict, Wait, WaitCondition, WorkerId,
+    Change, ClaimedJob, CommitOutcome, JobId, NewJob, Outcome, State, StepWrites, Wait, WaitCondition,
+    WorkerId,
 };
 use windlass_store::{SignalOutcome, conformance::kit::*, postgres::Postgres};
 
@@ -14,7 +15,7 @@ async fn open() -> Handle {
 /// A step of a machine to `stage`.
 fn step(holder: WorkerId, job: &ClaimedJob, outcome: Outcome) -> Change {
     let stage = Some(("After".to_owned(), payload("1")));
-    let step = Step { from_stage: Some("Before".into()), stage, ..Step::default() };
+    let step = StepWrites { from_stage: Some("Before".into()), stage, ..StepWrites::default() };
     Change { step: Some(Box::new(step)), ..change(holder, job, outcome) }
 }
 
@@ -46,7 +47,7 @@ async fn steps_waits_and_signals_are_few_statements() {
     };
     for batch in [1, 100] {
         let (verdicts, sent) = cost!(store, store.commit(at(1), &changes(&held[..batch], || Outcome::Next)));
-        assert_eq!((verdicts, sent), (vec![Verdict::Committed; batch], 1), "a step is one statement");
+        assert_eq!((verdicts, sent), (vec![CommitOutcome::Committed; batch], 1), "a step is one statement");
         held[..batch].iter_mut().for_each(|job| job.rev.0 += 1);
     }
     let (_, sent) = cost!(store, store.commit(at(2), &changes(&held, || wait_for("go", Some(secs(9))))));
@@ -106,7 +107,7 @@ async fn a_signal_and_the_wait_it_ends_never_miss_each_other() {
             let (one, other, id) = (store.clone(), store.clone(), job.id);
             let parks = async move {
                 let change = step(holder, &job, wait_for("go", Some(secs(5))));
-                assert_eq!(one.commit(at(1), &[change]).await.expect("commit"), [Verdict::Committed]);
+                assert_eq!(one.commit(at(1), &[change]).await.expect("commit"), [CommitOutcome::Committed]);
             };
             let tells = async move {
                 other.signal(at(1), &[signal(id, "go", "1", "x")]).await.expect("signal");
@@ -132,7 +133,7 @@ async fn many_children_end_at_once_at_all_doors() {
     let family = |n: u32| NewJob { deadline_at: n.is_multiple_of(3).then(|| t(50)), ..job(n) };
     assert_eq!(
         commit(&store, 1, fork(holder, &parent, (10..210).map(family).collect())).await,
-        Verdict::Committed
+        CommitOutcome::Committed
     );
     let children = claim(&store, at(2), &ask(holder, 2, 150)).await;
     let mut tasks = Vec::new();

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use tokio_postgres::Client;
 use windlass_model::{
-    BranchCounts, BranchNo, BranchPosition, BranchUpdate, BranchWatch, Change, ClaimedJob, JobId,
-    JournalEntry, NewJob, Outcome, Reason, State, Step, Verdict, WorkerId, branch::BRANCH_SIGNAL,
+    BranchCounts, BranchNo, BranchPosition, BranchUpdate, BranchWatch, Change, ClaimedJob, CommitOutcome,
+    JobId, JournalEntry, NewJob, Outcome, Reason, State, StepWrites, WorkerId, branch::BRANCH_SIGNAL,
 };
 use windlass_store::{
     Branch, BranchChildFilter, ChildStates, PostgresWork, Work,
@@ -30,19 +30,22 @@ fn children(from: u32, count: u32) -> Vec<NewJob> {
 }
 
 /// A step that adds children to the branch, which it opens if asked to.
-fn growing(open: bool, children: Vec<NewJob>) -> Step {
+fn growing(open: bool, children: Vec<NewJob>) -> StepWrites {
     let open = open.then(|| "all".to_owned());
-    Step {
+    StepWrites {
         branches: vec![BranchUpdate { opened_as: open, ..BranchUpdate::new(NO) }],
         children,
-        ..Step::default()
+        ..StepWrites::default()
     }
 }
 
 /// A step that seals the branch and watches for so many ends.
-fn watching(ended: u64) -> Step {
+fn watching(ended: u64) -> StepWrites {
     let watch = Some(BranchWatch { ended: Some(ended), ..BranchWatch::default() });
-    Step { branches: vec![BranchUpdate { seal: true, watch, ..BranchUpdate::new(NO) }], ..Step::default() }
+    StepWrites {
+        branches: vec![BranchUpdate { seal: true, watch, ..BranchUpdate::new(NO) }],
+        ..StepWrites::default()
+    }
 }
 
 /// The first job, parked until so many of as many children have ended, and the children, claimed.
@@ -50,9 +53,9 @@ async fn parted(store: &Handle, ended: u64, children: Vec<NewJob>) -> (WorkerId,
     let (me, parent) = running(store, 1).await;
     let count = children.len();
     let grown = with(change(me, &parent, Outcome::Next), growing(true, children));
-    assert_eq!(commit(store, 1, grown).await, Verdict::Committed);
+    assert_eq!(commit(store, 1, grown).await, CommitOutcome::Committed);
     let parked = with(change(me, &further(&parent), wait_for(BRANCH_SIGNAL, None)), watching(ended));
-    assert_eq!(commit(store, 1, parked).await, Verdict::Committed);
+    assert_eq!(commit(store, 1, parked).await, CommitOutcome::Committed);
     let held = claim(store, at(2), &ask(me, 2, 2_000)).await;
     assert_eq!((held.len(), state(store, id(1)).await), (count, State::Waiting));
     (me, held)
@@ -96,10 +99,13 @@ async fn chunks_and_ends_are_few_statements() {
     assert_eq!((haul.jobs.len(), sent), (2_000, 1));
     let held = haul.jobs;
     let (verdicts, sent) = cost!(store, store.commit(at(3), &ends(me, &held[..1_000])));
-    assert_eq!(verdicts, vec![Verdict::Committed; 1_000]);
+    assert_eq!(verdicts, vec![CommitOutcome::Committed; 1_000]);
     assert_eq!(sent, 2, "the ends, which count themselves, and a look");
     let noted = |job: &ClaimedJob, outcome: Outcome| {
-        with(change(me, job, outcome), Step { entries: vec![entry(1, "a", "1")], ..Step::default() })
+        with(
+            change(me, job, outcome),
+            StepWrites { entries: vec![entry(1, "a", "1")], ..StepWrites::default() },
+        )
     };
     let closed: Vec<Change> = held[1_000..1_100].iter().map(|job| noted(job, done("x"))).collect();
     let (_, sent) = cost!(store, store.commit(at(3), &closed));
@@ -155,7 +161,10 @@ async fn the_last_two_children_end_at_once_and_the_parent_is_told_once() {
                 let outcome = if n == round % 4 { failed(Reason::Stopped) } else { done("x") };
                 tokio::spawn(async move {
                     let ended = [change(me, &job, outcome)];
-                    assert_eq!(store.commit(at(3), &ended).await.expect("commit"), [Verdict::Committed]);
+                    assert_eq!(
+                        store.commit(at(3), &ended).await.expect("commit"),
+                        [CommitOutcome::Committed]
+                    );
                 })
             })
             .collect();
@@ -377,7 +386,7 @@ async fn entries_of_children_cost_what_those_of_others_do() {
     let (me, held) = parted(&store, 1, children(10, 1)).await;
     let step = |job: &ClaimedJob, seq: i32| {
         let entries: Vec<JournalEntry> = vec![entry(seq, "a", "1")];
-        [with(change(me, job, Outcome::Next), Step { entries, ..Step::default() })]
+        [with(change(me, job, Outcome::Next), StepWrites { entries, ..StepWrites::default() })]
     };
     let (_, sent) = cost!(store, store.commit(at(3), &step(&held[0], 1)));
     assert_eq!(sent, 4);
@@ -414,21 +423,21 @@ async fn transactions_of_others_count_and_grow() {
     let (me, parent) = running(&store, 1).await;
     let grown = with(change(me, &parent, Outcome::Next), growing(true, children(10, 2)));
     let verdict = transact(&store, 1, grown).await;
-    assert_eq!(verdict, Verdict::Committed);
+    assert_eq!(verdict, CommitOutcome::Committed);
     assert_eq!(branch(&store).await.spawned, 2);
     let again = with(change(me, &further(&parent), Outcome::Next), growing(true, Vec::new()));
-    assert!(matches!(transact(&store, 1, again).await, Verdict::Refused(_)), "it is open");
+    assert!(matches!(transact(&store, 1, again).await, CommitOutcome::Refused(_)), "it is open");
     let parked = with(change(me, &further(&parent), wait_for(BRANCH_SIGNAL, None)), watching(2));
-    assert_eq!(transact(&store, 1, parked).await, Verdict::Committed);
+    assert_eq!(transact(&store, 1, parked).await, CommitOutcome::Committed);
     for job in claim(&store, at(2), &ask(me, 2, 10)).await {
-        assert_eq!(transact(&store, 3, change(me, &job, done("x"))).await, Verdict::Committed);
+        assert_eq!(transact(&store, 3, change(me, &job, done("x"))).await, CommitOutcome::Committed);
     }
     let counts = BranchCounts { started: 2, done: 2, ..BranchCounts::default() };
     assert_eq!((branch(&store).await.counts, inbox(&store, 1).await), (counts, vec!["7".to_owned()]));
     assert_eq!(state(&store, id(1)).await, State::Ready);
 }
 
-async fn transact(store: &Handle, now: u64, change: Change) -> Verdict {
+async fn transact(store: &Handle, now: u64, change: Change) -> CommitOutcome {
     let work: PostgresWork<'_> = Box::new(move |_| Box::pin(std::future::ready(Some(change))));
     store.transact(at(now), Work::Postgres(work)).await.expect("transact").expect("a verdict")
 }

@@ -12,8 +12,8 @@ use std::{
 use futures_util::FutureExt;
 use tokio_postgres::Transaction;
 use windlass_model::{
-    Change, ClaimedJob, JobId, JournalEntry, Outcome, Payload, State, Step, Verdict, WorkerId,
-    journal::{Mark, Op},
+    Change, ClaimedJob, CommitOutcome, JobId, JournalEntry, Outcome, Payload, State, StepWrites, WorkerId,
+    journal::{CallEvent, CallKind},
 };
 use windlass_store::{
     Error, JobAction, Work,
@@ -87,15 +87,15 @@ impl Bench {
 fn step_of(holder: WorkerId, job: &ClaimedJob, seq: i32) -> Change {
     let entry = JournalEntry {
         seq,
-        op: Op::Transaction,
-        mark: Mark::Done,
+        op: CallKind::Transaction,
+        mark: CallEvent::Done,
         name: "write".into(),
         key: None,
         line: None,
         at: t(1),
         payload: payload("1"),
     };
-    let step = Step { entries: vec![entry], ..Step::default() };
+    let step = StepWrites { entries: vec![entry], ..StepWrites::default() };
     Change { step: Some(Box::new(step)), ..change(holder, job, Outcome::Next) }
 }
 
@@ -110,26 +110,26 @@ async fn both_are_there_or_neither() {
     assert_eq!(store.transact(at(1), bench.writes(1, None)).await.expect("undone"), None);
     assert_eq!(bench.both().await, (0, 0), "undone because the work said so");
     let committed = store.transact(at(1), bench.writes(1, Some(bench.step(7)))).await.expect("done");
-    assert_eq!((committed, bench.both().await), (Some(Verdict::Committed), (1, 1)));
+    assert_eq!((committed, bench.both().await), (Some(CommitOutcome::Committed), (1, 1)));
     assert_eq!(view(store, id(1)).await.rev.0, 1);
     // The same revision again: its writes would be made twice.
     let again = store.transact(at(1), bench.writes(2, Some(bench.step(7)))).await.expect("fenced");
-    assert_eq!((again, bench.both().await), (Some(Verdict::Fenced), (1, 1)));
+    assert_eq!((again, bench.both().await), (Some(CommitOutcome::Fenced), (1, 1)));
     let mut stale = bench.step(8);
     stale.epoch.0 += 1;
     let fenced = store.transact(at(1), bench.writes(2, Some(stale))).await.expect("fenced");
-    assert_eq!((fenced, bench.both().await), (Some(Verdict::Fenced), (1, 1)));
+    assert_eq!((fenced, bench.both().await), (Some(CommitOutcome::Fenced), (1, 1)));
     // A place that is taken, and a payload that is too long.
     let mut taken = bench.step(7);
     taken.rev.0 += 1;
     let refused = store.transact(at(1), bench.writes(2, Some(taken))).await.expect("refused");
-    assert!(matches!(refused, Some(Verdict::Refused(_))), "{refused:?}");
+    assert!(matches!(refused, Some(CommitOutcome::Refused(_))), "{refused:?}");
     let mut long = bench.step(8);
     long.rev.0 += 1;
     let bytes = vec![0; store.limits().payload + 1];
     long.step.as_mut().expect("has one").entries[0].payload = Payload { codec: 1, bytes };
     let refused = store.transact(at(1), bench.writes(2, Some(long))).await.expect("refused");
-    assert!(matches!(refused, Some(Verdict::Refused(_))), "{refused:?}");
+    assert!(matches!(refused, Some(CommitOutcome::Refused(_))), "{refused:?}");
     assert_eq!(bench.both().await, (1, 1));
 }
 
@@ -152,7 +152,7 @@ async fn a_panic_undoes_it_and_goes_on() {
     }
     assert_eq!(bench.both().await, (0, 0));
     let done = bench.store.transact(at(1), bench.writes(1, Some(bench.step(1)))).await.expect("done");
-    assert_eq!((done, bench.both().await), (Some(Verdict::Committed), (1, 1)));
+    assert_eq!((done, bench.both().await), (Some(CommitOutcome::Committed), (1, 1)));
 }
 
 #[tokio::test]
@@ -190,7 +190,10 @@ async fn a_statement_that_fails_takes_everything_with_it() {
         })
     });
     let refused = bench.store.transact(at(1), late).await.expect("refused");
-    assert!(matches!(&refused, Some(Verdict::Refused(why)) if why.contains("foreign key")), "{refused:?}");
+    assert!(
+        matches!(&refused, Some(CommitOutcome::Refused(why)) if why.contains("foreign key")),
+        "{refused:?}"
+    );
     assert_eq!(bench.entries().await, 0);
 }
 
@@ -210,7 +213,7 @@ async fn whoever_ends_the_transaction_is_told() {
         assert_eq!(bench.both().await, (0, 0), "{ends}: nothing of the change is there");
     }
     let done = bench.store.transact(at(1), bench.writes(1, Some(bench.step(1)))).await.expect("done");
-    assert_eq!(done, Some(Verdict::Committed), "and the next one finds nothing of it");
+    assert_eq!(done, Some(CommitOutcome::Committed), "and the next one finds nothing of it");
 }
 
 #[tokio::test]
@@ -231,11 +234,11 @@ async fn a_call_that_is_dropped_leaves_nothing() {
     }
     // The row is free again, and nobody finds an open transaction.
     let done = bench.store.transact(at(1), bench.writes(1, Some(bench.step(1)))).await.expect("done");
-    assert_eq!((done, bench.both().await), (Some(Verdict::Committed), (1, 1)));
+    assert_eq!((done, bench.both().await), (Some(CommitOutcome::Committed), (1, 1)));
 }
 
 /// A change that parks the server's process that writes it: then it can be ended at exactly this moment.
-async fn killed(bench: &Bench, when: &str) -> Result<Option<Verdict>, Error> {
+async fn killed(bench: &Bench, when: &str) -> Result<Option<CommitOutcome>, Error> {
     let table = &bench.table;
     match when {
         "in the middle" => {
@@ -274,9 +277,9 @@ async fn a_lost_connection_leaves_both_or_neither() {
         assert!(error.is_retryable(), "{when}: nobody knows: {error:?}");
         assert_eq!(bench.both().await, (0, 0), "{when}");
         // Something else under the same revision settles it, and connections that were lost are replaced.
-        assert_eq!(commit(&bench.store, 2, bench.step(1)).await, Verdict::Committed);
+        assert_eq!(commit(&bench.store, 2, bench.step(1)).await, CommitOutcome::Committed);
         let late = bench.store.transact(at(3), bench.writes(2, Some(bench.step(2)))).await.expect("fenced");
-        assert_eq!((late, bench.both().await), (Some(Verdict::Fenced), (0, 1)), "{when}");
+        assert_eq!((late, bench.both().await), (Some(CommitOutcome::Fenced), (0, 1)), "{when}");
     }
 }
 
@@ -298,7 +301,7 @@ async fn idle_connections_that_were_lost_are_replaced() {
             })
         });
         let done = bench.store.transact(at(1), writes).await.expect("done");
-        assert_eq!(done, Some(Verdict::Committed));
+        assert_eq!(done, Some(CommitOutcome::Committed));
         let killed = sql(&format!("select pg_terminate_backend({})", session.load(Ordering::Relaxed)));
         assert_eq!(killed, "t", "the one that was kept");
     }
@@ -333,13 +336,13 @@ async fn fifty_at_once_hold_up_nobody() {
     // While they are open, everyone else commits.
     for job in &held[50..] {
         let verdict = commit(&bench.store, 1, change(bench.holder, job, done("x"))).await;
-        assert_eq!(verdict, Verdict::Committed);
+        assert_eq!(verdict, CommitOutcome::Committed);
     }
     open.send_replace(true);
     let mut committed = 0;
     for (n, task) in tasks.into_iter().enumerate() {
         let answer = task.await.expect("a task");
-        assert_eq!(answer, (n % 5 != 0).then_some(Verdict::Committed), "{n}");
+        assert_eq!(answer, (n % 5 != 0).then_some(CommitOutcome::Committed), "{n}");
         committed += i64::from(answer.is_some());
     }
     assert_eq!((bench.rows().await, committed), (40, 40));
@@ -366,7 +369,7 @@ async fn a_transaction_writes_whole_changes() {
             Some(change)
         })
     });
-    assert_eq!(store.transact(at(1), sets).await.expect("done"), Some(Verdict::Committed));
+    assert_eq!(store.transact(at(1), sets).await.expect("done"), Some(CommitOutcome::Committed));
     assert_eq!((state(store, id(1)).await, count(store, State::Ready).await), (State::Waiting, 3));
     assert_eq!(store.inspect().context(id(1)).await.expect("context").len(), 1);
     let looks = work(|tx| {
@@ -384,12 +387,12 @@ async fn a_transaction_writes_whole_changes() {
     let child = claim_one(store, 2, bench.holder, 9).await;
     act(store, 3, 10, JobAction::Pause).await;
     let halted = store.transact(at(4), bench.writes(1, Some(step_of(bench.holder, &child, 1)))).await;
-    assert_eq!((halted.expect("halted"), bench.rows().await), (Some(Verdict::Halted), 1));
+    assert_eq!((halted.expect("halted"), bench.rows().await), (Some(CommitOutcome::Halted), 1));
     // An end is told to the parent.
     let child = claim(store, at(5), &ask(bench.holder, 10, 1)).await.remove(0);
     let ends = self::change(bench.holder, &child, done("x"));
     let ended = store.transact(at(6), bench.writes(2, Some(ends))).await.expect("ended");
-    assert_eq!((ended, state(store, child.id).await), (Some(Verdict::Committed), State::Done));
+    assert_eq!((ended, state(store, child.id).await), (Some(CommitOutcome::Committed), State::Done));
     assert_eq!(inbox(store, 1).await, [told(child.id)]);
 }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use windlass_model::{Failure, Outcome, Reason, State, Verdict};
+use windlass_model::{CommitOutcome, Failure, Outcome, Reason, State};
 use windlass_store::{
     ClaimRequest, Error, Migration, SchemaState,
     conformance::kit::*,
@@ -157,17 +157,20 @@ async fn a_change_that_the_database_refuses_fails_alone() {
     let verdicts = store.commit(at(1), &batch).await.expect("commit");
     for (n, verdict) in verdicts.iter().enumerate() {
         if n == 123 || n == 321 {
-            assert!(matches!(verdict, Verdict::Refused(why) if why.contains("poison")), "{n}: {verdict:?}");
+            assert!(
+                matches!(verdict, CommitOutcome::Refused(why) if why.contains("poison")),
+                "{n}: {verdict:?}"
+            );
             let kept = view(&store, id(n as u32)).await;
             assert_eq!((kept.summary.state, kept.rev.0, kept.epoch.0), (State::Running, 0, 0), "{n}");
         } else {
-            assert_eq!(*verdict, Verdict::Committed, "{n}");
+            assert_eq!(*verdict, CommitOutcome::Committed, "{n}");
         }
     }
     assert_eq!((count(&store, State::Ready).await, count(&store, State::Done).await), (250, 248));
     assert_eq!(store.commit(at(2), &batch).await.expect("commit"), verdicts, "and the same again");
     let minimal = change(worker, &taken[123], failed(Reason::Refused));
-    assert_eq!(commit(&store, 3, minimal).await, Verdict::Committed);
+    assert_eq!(commit(&store, 3, minimal).await, CommitOutcome::Committed);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -208,7 +211,7 @@ async fn a_full_disk_is_waited_for() {
     assert_eq!(count(&store, State::Running).await, 20);
     sql("drop trigger no_room on \"full\".jobs");
     let verdicts = store.commit(at(2), &changes).await.expect("room");
-    assert!(verdicts.iter().all(|verdict| *verdict == Verdict::Committed));
+    assert!(verdicts.iter().all(|verdict| *verdict == CommitOutcome::Committed));
 }
 
 /// A peer that takes the connection and says nothing is not waited for.

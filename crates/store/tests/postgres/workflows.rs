@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use windlass_model::{
-    Change, ClaimedJob, JobId, JournalEntry, NewJob, Outcome, Payload, Reason, State, Step, Unwind, Verdict,
-    WorkerId,
-    journal::{Mark, Op},
+    Change, ClaimedJob, CommitOutcome, JobId, JournalEntry, NewJob, Outcome, Payload, Reason, State,
+    StepWrites, Unwind, WorkerId,
+    journal::{CallEvent, CallKind},
     wait::CHILD_SIGNAL,
 };
 use windlass_store::{ControlOutcome, JobAction, conformance::kit::*, postgres::Postgres};
@@ -17,8 +17,8 @@ async fn open() -> Handle {
 fn entry(seq: i32) -> JournalEntry {
     JournalEntry {
         seq,
-        op: Op::Step,
-        mark: Mark::Done,
+        op: CallKind::Step,
+        mark: CallEvent::Done,
         name: "call".into(),
         key: Some("key".into()),
         line: Some("main.rs:7".into()),
@@ -27,8 +27,8 @@ fn entry(seq: i32) -> JournalEntry {
     }
 }
 
-fn note(seq: i32) -> Step {
-    Step { entries: vec![entry(seq)], ..Step::default() }
+fn note(seq: i32) -> StepWrites {
+    StepWrites { entries: vec![entry(seq)], ..StepWrites::default() }
 }
 
 fn noted(holder: WorkerId, job: &ClaimedJob, outcome: Outcome) -> Change {
@@ -55,7 +55,7 @@ async fn steps_of_workflows_are_as_few_statements_as_those_of_machines() {
     };
     for batch in [1, 100] {
         let (verdicts, sent) = cost!(store, store.commit(at(1), &changes(&held[..batch], || Outcome::Next)));
-        assert_eq!((verdicts, sent), (vec![Verdict::Committed; batch], 1), "a step is one statement");
+        assert_eq!((verdicts, sent), (vec![CommitOutcome::Committed; batch], 1), "a step is one statement");
         held[..batch].iter_mut().for_each(|job| job.rev.0 += 1);
     }
     let mut mixed = changes(&held[..40], || Outcome::Next);
@@ -64,17 +64,17 @@ async fn steps_of_workflows_are_as_few_statements_as_those_of_machines() {
     let (verdicts, sent) = cost!(store, store.commit(at(2), &mixed));
     assert_eq!(
         (verdicts, sent),
-        (vec![Verdict::Committed; 100], 7),
+        (vec![CommitOutcome::Committed; 100], 7),
         "begin, lock, three sorts, wake, commit"
     );
     held[..40].iter_mut().for_each(|job| job.rev.0 += 1);
     let (_, sent) = cost!(store, store.commit(at(3), &changes(&held[..10], || done("x"))));
     assert_eq!(sent, 1, "an end with an entry is one statement");
     let empty: Vec<Change> =
-        held[10..20].iter().map(|job| with(change(holder, job, done("x")), Step::default())).collect();
+        held[10..20].iter().map(|job| with(change(holder, job, done("x")), StepWrites::default())).collect();
     let (_, sent) = cost!(store, store.commit(at(3), &empty));
     assert_eq!(sent, 1, "an end with an empty step is that of a task");
-    let context = Step { context: vec![("name".into(), payload("1"))], ..note(9) };
+    let context = StepWrites { context: vec![("name".into(), payload("1"))], ..note(9) };
     let (_, sent) =
         cost!(store, store.commit(at(3), &[with(change(holder, &held[20], Outcome::Next), context)]));
     assert_eq!(sent, 5, "begin, lock, context, step, commit");
@@ -88,8 +88,11 @@ async fn steps_of_workflows_are_as_few_statements_as_those_of_machines() {
 async fn a_long_journal_is_two_statements() {
     let store = open().await;
     let (holder, job) = running(&store, 1).await;
-    let step = Step { entries: (0..10_000).map(entry).collect(), ..Step::default() };
-    assert_eq!(commit(&store, 1, with(change(holder, &job, Outcome::Next), step)).await, Verdict::Committed);
+    let step = StepWrites { entries: (0..10_000).map(entry).collect(), ..StepWrites::default() };
+    assert_eq!(
+        commit(&store, 1, with(change(holder, &job, Outcome::Next), step)).await,
+        CommitOutcome::Committed
+    );
     let (read, sent) = cost!(store, store.inspect().journal(id(1), None, usize::MAX));
     assert_eq!((read.len(), sent), (10_000, 2), "its beginning, and a stream of the rest");
     let (read, sent) = cost!(store, store.inspect().journal(id(1), None, 200));
@@ -101,16 +104,16 @@ async fn a_long_journal_is_two_statements() {
 async fn fenced_changes_write_nothing_beside_their_jobs() {
     let store = open().await;
     let (holder, job) = running(&store, 1).await;
-    assert_eq!(commit(&store, 1, noted(holder, &job, Outcome::Next)).await, Verdict::Committed);
+    assert_eq!(commit(&store, 1, noted(holder, &job, Outcome::Next)).await, CommitOutcome::Committed);
     let unwind = Unwind { reason: Some(Reason::Stopped), failure: windlass_model::Failure::stop("no") };
-    let all = Step {
+    let all = StepWrites {
         entries: vec![entry(5)],
         forget_entries: vec![0],
         context: vec![("name".into(), payload("1"))],
         continue_as_new: true,
         has_undo: true,
         unwind: Some(Box::new(unwind)),
-        ..Step::default()
+        ..StepWrites::default()
     };
     let mut stale = further(&job);
     stale.epoch.0 += 1;
@@ -118,7 +121,7 @@ async fn fenced_changes_write_nothing_beside_their_jobs() {
         [Outcome::Next, done("x"), failed(Reason::Stopped), retry(secs(0), &[]), wait_for("go", None)]
     {
         let change = with(change(holder, &stale, outcome), all.clone());
-        assert_eq!(commit(&store, 2, change).await, Verdict::Fenced);
+        assert_eq!(commit(&store, 2, change).await, CommitOutcome::Fenced);
     }
     assert_eq!(store.inspect().journal(id(1), None, 9).await.expect("journal"), [entry(0)]);
     assert_eq!(store.inspect().context(id(1)).await.expect("context"), []);
@@ -131,7 +134,7 @@ async fn fenced_changes_write_nothing_beside_their_jobs() {
     for (n, (job, outcome)) in held.iter().zip(outcomes).enumerate() {
         assert_eq!(
             commit(&store, 4, with(change(holder, job, outcome), all.clone())).await,
-            Verdict::Committed
+            CommitOutcome::Committed
         );
         let id = id(10 + n as u32);
         assert_eq!(store.inspect().journal(id, None, 9).await.expect("journal"), [entry(5)], "{n}");
@@ -146,8 +149,8 @@ async fn telling(store: &Handle, children: Vec<NewJob>) -> WorkerId {
     let names = vec![windlass_model::wait::SignalName { name: CHILD_SIGNAL.into(), every: true }];
     let what = windlass_model::WaitCondition::Signals { names, needs: 1 };
     let waits = Outcome::Wait(windlass_model::Wait { condition: what, timeout: None });
-    let step = Step { children, signal_child_ends: true, ..note(0) };
-    assert_eq!(commit(store, 1, with(change(holder, &parent, waits), step)).await, Verdict::Committed);
+    let step = StepWrites { children, signal_child_ends: true, ..note(0) };
+    assert_eq!(commit(store, 1, with(change(holder, &parent, waits), step)).await, CommitOutcome::Committed);
     assert_eq!((state(store, id(1)).await, view(store, id(1)).await.pending), (State::Waiting, 0));
     holder
 }
@@ -212,7 +215,7 @@ async fn a_deadline_and_a_cancel_that_meet_unwind_once() {
         let holder = worker(&store, 1).await;
         submit(&store, &[NewJob { deadline_at: Some(t(50)), ..keyed(1, "k") }, keyed(2, "k")]).await;
         let job = claim_one(&store, 1, holder, 1).await;
-        let step = Step { has_undo: true, ..note(0) };
+        let step = StepWrites { has_undo: true, ..note(0) };
         commit(&store, 2, with(change(holder, &job, wait_for("go", Some(secs(48)))), step)).await;
         let fired = async {
             if round % 2 == 0 {
@@ -239,7 +242,7 @@ async fn a_deadline_and_a_cancel_that_meet_unwind_once() {
                 assert_eq!(due(&store, 500, 100).await.expired, 0, "its deadline is void");
                 assert_eq!(
                     commit(&store, 62, change(holder, &unwound, cancelled())).await,
-                    Verdict::Committed
+                    CommitOutcome::Committed
                 );
             }
             Some(_) => assert_eq!((did, seen.summary.state), (ControlOutcome::Done, State::Cancelled)),

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use rusqlite::Connection;
-use windlass_model::{Outcome, RateCharge, RateLimit, Step, Verdict};
+use windlass_model::{CommitOutcome, Outcome, RateCharge, RateLimit, StepWrites};
 use windlass_store::{
     AdminAction, ClaimRequest, Store,
     conformance::kit::*,
@@ -325,7 +325,7 @@ async fn a_sweep_walks_inboxes_and_stuck_jobs_alone() {
 /// Statements of one commit.
 async fn of_commit(store: &Handle, change: windlass_model::Change) -> u64 {
     let before = store.statements();
-    assert_eq!(commit(store, 1, change).await, Verdict::Committed);
+    assert_eq!(commit(store, 1, change).await, CommitOutcome::Committed);
     store.statements() - before
 }
 
@@ -370,7 +370,7 @@ async fn a_step_of_a_workflow_costs_what_one_of_a_machine_costs() {
     let machine = of_commit(&store, of_machine).await;
     assert_eq!((machine, of_commit(&store, first).await), (5, 5), "begin, claim, update, insert, commit");
     let job = further(&jobs[1]);
-    let undoable = Step { has_undo: true, ..noted(vec![entry(1, "charge", "2")]) };
+    let undoable = StepWrites { has_undo: true, ..noted(vec![entry(1, "charge", "2")]) };
     assert_eq!(of_commit(&store, with(change(me, &job, Outcome::Next), undoable)).await, 5);
     let job = further(&job);
     let parks = with(change(me, &job, wait_for("go", None)), noted(vec![entry(2, "wait", "3")]));
@@ -385,9 +385,9 @@ async fn the_end_of_a_child_is_told_in_few_statements() {
     let (_folder, path) = path();
     let store: Handle = Arc::new(Sqlite::open(Options::new(path)).expect("open"));
     let (me, parent) = running(&store, 1).await;
-    let bears = Step { signal_child_ends: true, children: jobs(2, 1), ..Step::default() };
+    let bears = StepWrites { signal_child_ends: true, children: jobs(2, 1), ..StepWrites::default() };
     let parks = with(change(me, &parent, wait_for(windlass_model::wait::CHILD_SIGNAL, None)), bears);
-    assert_eq!(commit(&store, 1, parks).await, Verdict::Committed);
+    assert_eq!(commit(&store, 1, parks).await, CommitOutcome::Committed);
     let child = claim_one(&store, 1, me, 2).await;
     let told = of_commit(&store, change(me, &child, done("x"))).await;
     assert_eq!(

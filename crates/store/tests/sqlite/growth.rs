@@ -9,8 +9,8 @@ use std::{
 use rusqlite::Connection;
 use tempfile::TempDir;
 use windlass_model::{
-    BranchCounts, BranchNo, BranchPosition, BranchUpdate, BranchWatch, ClaimedJob, Epoch, NewJob, Outcome,
-    Step, Verdict, WorkerId, branch::BRANCH_SIGNAL,
+    BranchCounts, BranchNo, BranchPosition, BranchUpdate, BranchWatch, ClaimedJob, CommitOutcome, Epoch,
+    NewJob, Outcome, StepWrites, WorkerId, branch::BRANCH_SIGNAL,
 };
 use windlass_store::{
     Branch, PollReport,
@@ -38,9 +38,9 @@ async fn parked(count: u32) -> (TempDir, Handle, Connection, WorkerId) {
     let watch = Some(BranchWatch { ended: Some(u64::from(count)), ..BranchWatch::default() });
     let branches = vec![BranchUpdate { watch, seal: true, ..opening() }];
     let children = (2..count + 2).map(child).collect();
-    let step = Step { branches, children, ..Step::default() };
+    let step = StepWrites { branches, children, ..StepWrites::default() };
     let parks = with(change(me, &parent, wait_for(BRANCH_SIGNAL, None)), step);
-    assert_eq!(commit(&store, 0, parks).await, Verdict::Committed);
+    assert_eq!(commit(&store, 0, parks).await, CommitOutcome::Committed);
     let conn = Connection::open(&path).expect("open");
     (folder, store, conn, me)
 }
@@ -60,7 +60,7 @@ async fn epoch(store: &Handle, n: u32) -> Epoch {
 async fn finish(store: &Handle, now: u64, me: WorkerId, taken: &[ClaimedJob]) {
     let batch: Vec<_> = taken.iter().map(|job| change(me, job, done("x"))).collect();
     let verdicts = store.commit(at(now), &batch).await.expect("commit");
-    assert!(verdicts.iter().all(|verdict| *verdict == Verdict::Committed));
+    assert!(verdicts.iter().all(|verdict| *verdict == CommitOutcome::Committed));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -166,14 +166,14 @@ async fn statements(count: u32) -> [u64; 2] {
     let (_folder, path) = super::path();
     let store: Handle = Arc::new(Sqlite::open(Options::new(&path)).expect("open"));
     let (me, parent) = running(&store, 1).await;
-    let open = Step { branches: vec![opening()], ..Step::default() };
+    let open = StepWrites { branches: vec![opening()], ..StepWrites::default() };
     commit(&store, 0, with(change(me, &parent, Outcome::Next), open)).await;
     let mut last = store.statements();
     let mut spent = || {
         let before = std::mem::replace(&mut last, store.statements());
         last - before
     };
-    let step = Step { children: (2..count + 2).map(child).collect(), ..Step::default() };
+    let step = StepWrites { children: (2..count + 2).map(child).collect(), ..StepWrites::default() };
     commit(&store, 1, with(change(me, &further(&parent), Outcome::Next), step)).await;
     let put = spent();
     let taken = claim(&store, at(1), &ask(me, 2, 2_000)).await;
@@ -206,10 +206,13 @@ async fn what_a_child_costs() {
     for first in (0..count).step_by(1_000) {
         let branches = (first == 0).then(opening).into_iter().collect();
         let children = (first + 2..first + 1_002).map(child).collect();
-        let grown = with(change(me, &parent, Outcome::Next), Step { branches, children, ..Step::default() });
+        let grown = with(
+            change(me, &parent, Outcome::Next),
+            StepWrites { branches, children, ..StepWrites::default() },
+        );
         parent = further(&parent);
         let started = Instant::now();
-        assert_eq!(commit(&store, 1, grown).await, Verdict::Committed);
+        assert_eq!(commit(&store, 1, grown).await, CommitOutcome::Committed);
         spent[0] += started.elapsed();
     }
     for number in 2.. {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use rusqlite::Connection;
-use windlass_model::{NewJob, Outcome, Payload, State, Step, Verdict};
+use windlass_model::{CommitOutcome, NewJob, Outcome, Payload, State, StepWrites};
 use windlass_store::{
     JobEnd, Prune,
     conformance::kit::*,
@@ -50,10 +50,10 @@ async fn a_large_payload_leaves_the_row_small_and_is_read_back_everywhere() {
     let output = |n: usize| sized(sizes[sizes.len() - 1 - n], b'o');
     let changes: Vec<_> =
         taken.iter().enumerate().map(|(n, job)| change(me, job, Outcome::Done(output(n)))).collect();
-    assert_eq!(store.commit(at(2), &changes).await.expect("commit"), vec![Verdict::Committed; 5]);
+    assert_eq!(store.commit(at(2), &changes).await.expect("commit"), vec![CommitOutcome::Committed; 5]);
     assert_eq!(
         store.commit(at(2), &changes).await.expect("commit"),
-        vec![Verdict::Committed; 5],
+        vec![CommitOutcome::Committed; 5],
         "and again"
     );
     assert_eq!(number(&conn, "select max(length(output)) from windlass_jobs"), NEAR as i64);
@@ -83,12 +83,12 @@ async fn a_fenced_or_repeated_write_leaves_no_payload() {
     let first = claim_one(&store, 0, me, 1).await;
     store.release(at(0), &[held(me, &first)]).await.expect("release");
     let stale = change(me, &first, Outcome::Done(sized(NEAR + 3, b'o')));
-    assert_eq!(commit(&store, 1, stale).await, Verdict::Fenced);
+    assert_eq!(commit(&store, 1, stale).await, CommitOutcome::Fenced);
     assert_eq!(number(&conn, "select count(*) from windlass_payloads"), 1);
     let second = claim_one(&store, 1, me, 2).await;
     assert_eq!(second.input, new.input);
     let retried = change(me, &second, retry(secs(0), &[]));
-    assert_eq!(commit(&store, 2, retried).await, Verdict::Committed);
+    assert_eq!(commit(&store, 2, retried).await, CommitOutcome::Committed);
     assert_eq!(claim_one(&store, 2, me, 3).await.input, new.input, "after a retry too");
 }
 
@@ -99,7 +99,7 @@ async fn large_data_of_a_machine_goes_when_it_changes() {
     let conn = Connection::open(&path).expect("open");
     let me = worker(&store, 1).await;
     submit(&store, &[NewJob { input: sized(NEAR + 1, b'i'), ..machine(1, "Begin") }]).await;
-    let to = |len| Step { stage: Some(("Next".into(), sized(len, b'd'))), ..Step::default() };
+    let to = |len| StepWrites { stage: Some(("Next".into(), sized(len, b'd'))), ..StepWrites::default() };
     let kept =
         || number(&conn, "select coalesce(sum(length(bytes)), 0) from windlass_payloads where part = 4");
     let mut job = claim_one(&store, 0, me, 1).await;
@@ -109,7 +109,7 @@ async fn large_data_of_a_machine_goes_when_it_changes() {
     for outcome in outcomes {
         for len in [NEAR + 5, NEAR + 7, NEAR, NEAR + 9, 0] {
             let moved = with(change(me, &job, outcome.clone()), to(len));
-            assert_eq!(commit(&store, 1, moved).await, Verdict::Committed);
+            assert_eq!(commit(&store, 1, moved).await, CommitOutcome::Committed);
             let far = if len > NEAR { len as i64 } else { 0 };
             assert_eq!(kept(), far, "{outcome:?} {len}");
             assert_eq!(view(&store, id(1)).await.data, Some(sized(len, b'd')));

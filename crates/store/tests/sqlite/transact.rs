@@ -11,7 +11,9 @@ use std::{
 };
 
 use rusqlite::Connection;
-use windlass_model::{Change, ClaimedJob, Outcome, Rev, Step, Verdict, WorkerId, wait::CHILD_SIGNAL};
+use windlass_model::{
+    Change, ClaimedJob, CommitOutcome, Outcome, Rev, StepWrites, WorkerId, wait::CHILD_SIGNAL,
+};
 use windlass_store::{
     ControlOutcome, Error, JobAction, Work,
     conformance::kit::*,
@@ -63,7 +65,7 @@ fn paid(me: WorkerId, job: &ClaimedJob) -> Change {
 async fn transact(
     store: &Handle,
     work: impl FnOnce(&Connection) -> Option<Change> + Send,
-) -> Result<Option<Verdict>, Error> {
+) -> Result<Option<CommitOutcome>, Error> {
     store.transact(at(2), Work::Sqlite(Box::new(work))).await
 }
 
@@ -83,7 +85,7 @@ async fn both_are_there() {
     for times in 1..=3 {
         let step = paid(me, &job);
         let answer = transact(&store, paying(step)).await;
-        assert_eq!(answer.expect("transact"), Some(Verdict::Committed));
+        assert_eq!(answer.expect("transact"), Some(CommitOutcome::Committed));
         so_far(&store, &path, times).await;
         job = further(&job);
     }
@@ -95,10 +97,10 @@ async fn all_that_a_change_may_do_is_done_with_it() {
     let (_folder, path) = super::path();
     let (store, me, job) = begun(&path).await;
     let children = vec![job_in(2, "never-seen", "nor-this-queue")];
-    let step = Step { signal_child_ends: true, children, ..noted(vec![entry(0, "pay", "x")]) };
+    let step = StepWrites { signal_child_ends: true, children, ..noted(vec![entry(0, "pay", "x")]) };
     let parks = with(change(me, &job, wait_for(CHILD_SIGNAL, Some(secs(50)))), step);
     let answer = transact(&store, paying(parks)).await;
-    assert_eq!(answer.expect("transact"), Some(Verdict::Committed));
+    assert_eq!(answer.expect("transact"), Some(CommitOutcome::Committed));
     so_far(&store, &path, 1).await;
     assert_eq!(state(&store, id(1)).await, windlass_model::State::Waiting);
     assert_eq!(due(&store, 3, 9).await.next_at, Some(t(52)));
@@ -119,7 +121,7 @@ async fn a_job_that_is_to_halt_halts_with_both() {
     act(&store, 1, 1, JobAction::Pause).await;
     let step = paid(me, &job);
     let answer = transact(&store, paying(step)).await;
-    assert_eq!(answer.expect("transact"), Some(Verdict::Halted));
+    assert_eq!(answer.expect("transact"), Some(CommitOutcome::Halted));
     so_far(&store, &path, 1).await;
 }
 
@@ -146,7 +148,7 @@ async fn neither_is_there_when_the_work_says_so() {
 async fn neither_is_there_when_the_change_is_not_taken() {
     let (_folder, path) = super::path();
     let (store, me, job) = begun(&path).await;
-    assert_eq!(commit(&store, 1, paid(me, &job)).await, Verdict::Committed);
+    assert_eq!(commit(&store, 1, paid(me, &job)).await, CommitOutcome::Committed);
     let next = further(&job);
     let fenced = [
         ("there already", paid(me, &job)),
@@ -156,7 +158,7 @@ async fn neither_is_there_when_the_change_is_not_taken() {
     ];
     for (what, step) in fenced {
         let answer = transact(&store, paying(step)).await;
-        assert_eq!(answer.expect("transact"), Some(Verdict::Fenced), "{what}");
+        assert_eq!(answer.expect("transact"), Some(CommitOutcome::Fenced), "{what}");
     }
     let refused = [
         with(paid(me, &next), noted(vec![entry(0, "taken", "x")])),
@@ -164,10 +166,10 @@ async fn neither_is_there_when_the_change_is_not_taken() {
     ];
     for step in refused {
         let answer = transact(&store, paying(step)).await;
-        assert!(matches!(answer.expect("transact"), Some(Verdict::Refused(_))));
+        assert!(matches!(answer.expect("transact"), Some(CommitOutcome::Refused(_))));
     }
     assert_eq!((balance(&path), journal(&store, 1).await.len()), (10, 1));
-    assert_eq!(commit(&store, 3, paid(me, &next)).await, Verdict::Committed, "it goes on");
+    assert_eq!(commit(&store, 3, paid(me, &next)).await, CommitOutcome::Committed, "it goes on");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -204,7 +206,7 @@ async fn neither_is_there_when_the_work_panics() {
     so_far(&store, &path, 0).await;
     let step = paid(me, &job);
     let answer = transact(&store, paying(step)).await;
-    assert_eq!(answer.expect("transact"), Some(Verdict::Committed));
+    assert_eq!(answer.expect("transact"), Some(CommitOutcome::Committed));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -256,7 +258,7 @@ async fn savepoints_are_the_works_own() {
         conn.execute_batch("savepoint b").expect("left open");
         Some(step)
     });
-    assert_eq!(answer.await.expect("transact"), Some(Verdict::Committed));
+    assert_eq!(answer.await.expect("transact"), Some(CommitOutcome::Committed));
     so_far(&store, &path, 1).await;
 }
 
@@ -334,7 +336,7 @@ async fn a_file_that_another_writes_to_is_waited_for_before_the_work_runs() {
         tokio::time::sleep(Duration::from_millis(50)).await;
         other.execute_batch("rollback").expect("rollback");
     });
-    assert_eq!(answer.expect("transact"), Some(Verdict::Committed));
+    assert_eq!(answer.expect("transact"), Some(CommitOutcome::Committed));
     assert_eq!(ran.load(Ordering::Relaxed), 1);
     so_far(&store, &path, 1).await;
 }
@@ -351,7 +353,7 @@ async fn transactions_follow_each_other() {
         transact(&store, paying(step))
     });
     let answers = futures_util::future::join_all(all).await;
-    assert!(answers.into_iter().all(|answer| answer.expect("transact") == Some(Verdict::Committed)));
+    assert!(answers.into_iter().all(|answer| answer.expect("transact") == Some(CommitOutcome::Committed)));
     assert_eq!(balance(&path), 2);
 }
 

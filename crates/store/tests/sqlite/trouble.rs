@@ -2,7 +2,7 @@
 
 use std::{path::Path, process::Command, sync::Arc, time::Duration};
 
-use windlass_model::{NewJob, Payload, State, SubmitOutcome, Verdict};
+use windlass_model::{CommitOutcome, NewJob, Payload, State, SubmitOutcome};
 use windlass_store::{
     Error, Store,
     conformance::kit::*,
@@ -45,17 +45,20 @@ async fn a_change_that_the_database_refuses_fails_alone() {
     let verdicts = store.commit(at(1), &batch).await.expect("commit");
     for (n, verdict) in verdicts.iter().enumerate() {
         if n == 123 || n == 321 {
-            assert!(matches!(verdict, Verdict::Refused(why) if why.contains("poison")), "{n}: {verdict:?}");
+            assert!(
+                matches!(verdict, CommitOutcome::Refused(why) if why.contains("poison")),
+                "{n}: {verdict:?}"
+            );
             let kept = view(&store, id(n as u32)).await;
             assert_eq!((kept.summary.state, kept.rev.0, kept.epoch.0), (State::Running, 0, 0), "{n}");
         } else {
-            assert_eq!(*verdict, Verdict::Committed, "{n}");
+            assert_eq!(*verdict, CommitOutcome::Committed, "{n}");
         }
     }
     assert_eq!((count(&store, State::Ready).await, count(&store, State::Done).await), (250, 248));
     assert_eq!(store.commit(at(2), &batch).await.expect("commit"), verdicts, "and the same again");
     let minimal = change(worker, &taken[123], failed(windlass_model::Reason::Refused));
-    assert_eq!(commit(&store, 3, minimal).await, Verdict::Committed);
+    assert_eq!(commit(&store, 3, minimal).await, CommitOutcome::Committed);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -3,7 +3,7 @@
 use std::{future::Future, sync::Arc, time::Duration};
 
 use windlass_model::{
-    Change, ClaimNo, JobClaim, JobId, NewJob, NewSignal, SubmitOutcome, Time, Verdict, WorkerId,
+    Change, ClaimNo, CommitOutcome, JobClaim, JobId, NewJob, NewSignal, SubmitOutcome, Time, WorkerId,
 };
 use windlass_store::{
     Actor, AdminAction, ClaimBatch, ClaimOnSubmit, ClaimRequest, ControlOutcome, Error, Fork, Fut, JobAction,
@@ -98,7 +98,7 @@ impl Wrapper for VirtualStore {
         })
     }
 
-    fn commit<'a>(&'a self, now: Now, changes: &'a [Change]) -> Fut<'a, Vec<Verdict>> {
+    fn commit<'a>(&'a self, now: Now, changes: &'a [Change]) -> Fut<'a, Vec<CommitOutcome>> {
         Box::pin(async move {
             self.alive().await?;
             if let Some(crash) = self.shared.next_crash(changes.len()) {
@@ -113,7 +113,7 @@ impl Wrapper for VirtualStore {
         })
     }
 
-    fn transact<'a>(&'a self, now: Now, work: Work<'a>) -> Fut<'a, Option<Verdict>> {
+    fn transact<'a>(&'a self, now: Now, work: Work<'a>) -> Fut<'a, Option<CommitOutcome>> {
         Box::pin(async move {
             self.alive().await?;
             if let Some(crash) = self.shared.next_crash(1) {

@@ -14,7 +14,7 @@ use std::{
 use until::until;
 use windlass::{
     Filter, State, Time,
-    model::journal::{Mark, Op},
+    model::journal::{CallEvent, CallKind},
     prelude::*,
 };
 
@@ -89,10 +89,11 @@ async fn measure(url: &str) -> (Vec<Duration>, Duration) {
     for job in &jobs {
         second.result::<()>(job.id).await.expect("it wakes");
         let journal = second.inspect().journal(job.id, None, 99).await.expect("a journal");
-        let entry = |mark: Mark| journal.iter().find(|entry| entry.op == Op::Sleep && entry.mark == mark);
+        let entry =
+            |mark: CallEvent| journal.iter().find(|entry| entry.op == CallKind::Sleep && entry.mark == mark);
         let due: Time =
-            serde_json::from_slice(&entry(Mark::Begun).expect("begun").payload.bytes).expect("a moment");
-        let woke = entry(Mark::Done).expect("over").at;
+            serde_json::from_slice(&entry(CallEvent::Begun).expect("begun").payload.bytes).expect("a moment");
+        let woke = entry(CallEvent::Done).expect("over").at;
         assert!(woke >= due, "none wakes early: {woke} is before {due}");
         late.push(woke.since(due));
     }

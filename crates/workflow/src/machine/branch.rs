@@ -7,7 +7,8 @@ use std::{
 
 use serde::de::DeserializeOwned;
 use windlass_model::{
-    BranchNo, BranchUpdate, Failure, Merge, Outcome, Payload, Step, Time, Verdict, Wait, WaitCondition,
+    BranchNo, BranchUpdate, CommitOutcome, Failure, Merge, Outcome, Payload, StepWrites, Time, Wait,
+    WaitCondition,
     branch::{BRANCH_SIGNAL, BranchWatch},
     failure::class,
     merge::{BranchProgress, MergeDecision},
@@ -154,12 +155,13 @@ impl MachineBranch<'_> {
                 }
             };
             let sealed = update.seal;
-            let step = Step { children, branches: vec![update], partial: true, ..Step::default() };
+            let step =
+                StepWrites { children, branches: vec![update], partial: true, ..StepWrites::default() };
             match StepWriter::commit_detached(&cx.attempt, step).await {
-                Verdict::Committed if sealed => return Ok(()),
-                Verdict::Committed => {}
-                Verdict::Refused(why) => return Err(Failure::stop(why).class(class::REFUSED)),
-                Verdict::Halted | Verdict::Fenced => {
+                CommitOutcome::Committed if sealed => return Ok(()),
+                CommitOutcome::Committed => {}
+                CommitOutcome::Refused(why) => return Err(Failure::stop(why).class(class::REFUSED)),
+                CommitOutcome::Halted | CommitOutcome::Fenced => {
                     // The claim is over: nothing that follows is written.
                     return Err(Failure::retry("the claim of the job is over").class(class::LOST));
                 }
@@ -291,8 +293,13 @@ pub(super) async fn request_merge(
     let Stage { name, data, .. } = stage;
     let data = encoded(&cx.services, data)?;
     let consumed = cx.attempt.job.visible_signals().iter().map(|signal| signal.number).collect();
-    let step =
-        Step { from_stage: Some(ran), stage: Some((name, data)), consumed, branches, ..Step::default() };
+    let step = StepWrites {
+        from_stage: Some(ran),
+        stage: Some((name, data)),
+        consumed,
+        branches,
+        ..StepWrites::default()
+    };
     Ok(StepResult::Commit { step: Some(Box::new(step)), outcome: Outcome::Wait(wait(timeout)) })
 }
 
@@ -354,7 +361,7 @@ pub(super) async fn poll_merge(
             };
             let branches = wanted.iter().zip(watches).map(update).collect();
             let consumed = attempt.job.inbox.iter().map(|signal| signal.number).collect();
-            let step = Step { consumed, branches, ..Step::default() };
+            let step = StepWrites { consumed, branches, ..StepWrites::default() };
             let timeout = until.map(|until| until.since(now));
             return Ok(Some(StepResult::Commit {
                 step: Some(Box::new(step)),
@@ -372,10 +379,10 @@ pub(super) async fn poll_merge(
     };
     let consumed = attempt.job.inbox.iter().map(|signal| signal.number).collect();
     let branches = wanted.iter().map(update).collect();
-    let step = Step { consumed, branches, partial: true, ..Step::default() };
+    let step = StepWrites { consumed, branches, partial: true, ..StepWrites::default() };
     match StepWriter::commit_detached(attempt, step).await {
-        Verdict::Committed => Ok(None),
-        Verdict::Refused(why) => Err(Failure::stop(why).class(class::REFUSED)),
-        Verdict::Halted | Verdict::Fenced => Ok(Some(StepResult::ClaimOver)),
+        CommitOutcome::Committed => Ok(None),
+        CommitOutcome::Refused(why) => Err(Failure::stop(why).class(class::REFUSED)),
+        CommitOutcome::Halted | CommitOutcome::Fenced => Ok(Some(StepResult::ClaimOver)),
     }
 }

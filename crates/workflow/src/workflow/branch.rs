@@ -9,7 +9,7 @@ use std::{
 };
 
 use serde::{Serialize, de::DeserializeOwned};
-use windlass_model::{BranchNo, Failure, Merge, journal::Op};
+use windlass_model::{BranchNo, Failure, Merge, journal::CallKind};
 
 use super::{
     Boxed,
@@ -131,7 +131,7 @@ impl IntoFuture for Branch {
                 Some((part, filling))
             }))
         });
-        let raw = RawParts::new(&core, Op::Branch, &name, line, make);
+        let raw = RawParts::new(&core, CallKind::Branch, &name, line, make);
         Spawning { raw, fault, opened: false }
     }
 }

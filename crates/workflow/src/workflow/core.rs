@@ -18,7 +18,7 @@ use futures_util::task::AtomicWaker;
 use windlass_model::{
     ClaimedJob, Failure, Payload, Reason, Retry, Time,
     failure::class,
-    journal::{Mark, Op},
+    journal::{CallEvent, CallKind},
     retry::RetryDecision,
 };
 use windlass_runtime::Attempt;
@@ -80,7 +80,14 @@ impl Core {
         let state = &mut *self.lock();
         if std::mem::take(&mut state.journal.needs_resume) {
             let payload = Payload::json(b"null".to_vec());
-            let entry = state.entry_of(&(RESUMED.into(), None), Op::Life, Mark::Done, None, payload, now);
+            let entry = state.entry_of(
+                &(RESUMED.into(), None),
+                CallKind::Lifecycle,
+                CallEvent::Done,
+                None,
+                payload,
+                now,
+            );
             state.pending.entries.push(entry);
         }
     }
@@ -267,7 +274,7 @@ impl Core {
         let now = self.now();
         let mut state = self.lock();
         state.pending.has_undo |= undo;
-        let mark = if undo { Mark::DoneWithUndo } else { Mark::Done };
+        let mark = if undo { CallEvent::DoneWithUndo } else { CallEvent::Done };
         let seq = state.finish(id, mark, payload, now);
         if !sets.is_empty() {
             state.write_sets(id, seq, sets, now);
@@ -291,7 +298,7 @@ impl Core {
                 let next_at = now.plus(after);
                 let tried = RetryState { tries, retry_counts, next_at, failure };
                 let payload = Payload::json(serde_json::to_vec(&tried).unwrap_or_default());
-                let entry = state.entry(id, Mark::Tried, payload, now);
+                let entry = state.entry(id, CallEvent::Tried, payload, now);
                 state.pending.entries.push(entry);
                 state.journal.recorded_mut(&ident).tried = Some(tried);
                 let wait = CallWait { due_at: Some(next_at), runs_body: true, ..CallWait::default() };

@@ -1,6 +1,6 @@
 //! How the code of a workflow differs from the journal of a job, found by a replay that went as far as it could.
 
-use windlass_model::{WaitCondition, journal::Op};
+use windlass_model::{WaitCondition, journal::CallKind};
 
 use super::{
     journal::RecordedCall,
@@ -22,7 +22,7 @@ pub struct Differences {
 /// A call that differs.
 pub struct CallDifference {
     /// The kind of the call.
-    pub op: Op,
+    pub op: CallKind,
     /// The name of the call.
     pub name: String,
     /// Where in the source it is called, or was when it was recorded.
@@ -100,8 +100,8 @@ impl Differences {
     pub fn ignore_current_position(&mut self, waiting: Option<&WaitCondition>) {
         self.new.retain(|call| match waiting {
             Some(waiting) => match call.op {
-                Op::Signal | Op::ContinueIf => !waiting.names().any(|name| name == call.name),
-                op => op != Op::WaitUntil,
+                CallKind::Signal | CallKind::ContinueIf => !waiting.names().any(|name| name == call.name),
+                op => op != CallKind::WaitUntil,
             },
             None => call.ahead,
         });
@@ -111,6 +111,6 @@ impl Differences {
 /// Whether an entry is of a call that the code makes by name. The time and versions are found by the position of the code,
 /// ticks by their repeat, and tries at undoing a step belong to the step.
 fn is_call(name: &str, key: Option<&str>, recorded: &RecordedCall) -> bool {
-    let is_tick = recorded.op == Op::Repeat && key.is_some();
-    !matches!(recorded.op, Op::Now | Op::Version) && !is_tick && !is_undo_try(name)
+    let is_tick = recorded.op == CallKind::Repeat && key.is_some();
+    !matches!(recorded.op, CallKind::Now | CallKind::Version) && !is_tick && !is_undo_try(name)
 }

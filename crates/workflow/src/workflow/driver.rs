@@ -9,7 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use windlass_model::{Failure, JobId, NewJob, Outcome, Step, Unwind, Verdict, journal::Op};
+use windlass_model::{CommitOutcome, Failure, JobId, NewJob, Outcome, StepWrites, Unwind, journal::CallKind};
 use windlass_runtime::{Attempt, StepResult};
 
 use super::{
@@ -235,12 +235,12 @@ impl Driver {
         let new: Vec<usize> = state
             .under_way()
             .filter(|(_, call)| matches!(call.phase, Phase::New))
-            .filter(|(_, call)| call.op != Op::Transaction || state.transacting.is_none())
+            .filter(|(_, call)| call.op != CallKind::Transaction || state.transacting.is_none())
             .map(|(id, _)| id)
             .collect();
         // A transaction is committed alone: everything before it is committed first.
         let transacts =
-            |id: &&usize| state.calls[**id].as_ref().is_some_and(|call| call.op == Op::Transaction);
+            |id: &&usize| state.calls[**id].as_ref().is_some_and(|call| call.op == CallKind::Transaction);
         let transaction = new.iter().find(transacts).copied();
         if transaction.is_some() && !state.pending.is_empty() {
             return Ok(NextAction::Flush);
@@ -290,7 +290,7 @@ impl Driver {
     }
 
     /// Takes everything that is pending.
-    pub(super) fn take_step(&self) -> Result<Step, Failure> {
+    pub(super) fn take_step(&self) -> Result<StepWrites, Failure> {
         let mut state = self.core.lock();
         let mut pending = std::mem::take(&mut state.pending);
         let mut values = std::mem::take(&mut state.unwritten_context);
@@ -305,7 +305,7 @@ impl Driver {
         };
         let context = values.into_iter().map(encode).collect::<Result<Vec<_>, Failure>>()?;
         drop(state);
-        Ok(Step {
+        Ok(StepWrites {
             consumed: pending.consumed,
             unreadable: pending.unreadable,
             children: pending.children,
@@ -315,7 +315,7 @@ impl Driver {
             forget_entries: pending.forget_entries,
             context,
             has_undo: pending.has_undo,
-            ..Step::default()
+            ..StepWrites::default()
         })
     }
 
@@ -338,16 +338,18 @@ impl Driver {
         if self.core.job.steps_since_wait.saturating_add(self.steps) > MAX_STEPS {
             return Err(endless());
         }
-        let step = Step { unwind: unwind.map(Box::new), ..self.take_step()? };
+        let step = StepWrites { unwind: unwind.map(Box::new), ..self.take_step()? };
         let has_children = !step.children.is_empty();
         let attempt = Arc::clone(self.attempt());
         match attempt.writer.commit(&attempt, step).await {
-            Verdict::Committed => {}
-            Verdict::Halted => return Ok(Some(StepResult::Halted)),
-            Verdict::Fenced => return Ok(Some(StepResult::ClaimOver)),
+            CommitOutcome::Committed => {}
+            CommitOutcome::Halted => return Ok(Some(StepResult::Halted)),
+            CommitOutcome::Fenced => return Ok(Some(StepResult::ClaimOver)),
             // If the store refused it, the job has failed with that.
-            Verdict::Refused(_) if attempt.writer.is_closed() => return Ok(Some(StepResult::ClaimOver)),
-            Verdict::Refused(why) => {
+            CommitOutcome::Refused(_) if attempt.writer.is_closed() => {
+                return Ok(Some(StepResult::ClaimOver));
+            }
+            CommitOutcome::Refused(why) => {
                 return Err(misuse(format!("what the workflow wants written is refused: {why}")));
             }
         }
@@ -364,8 +366,8 @@ impl Driver {
         let attempt = Arc::clone(self.attempt());
         let step = self.take_step().unwrap_or_default();
         match (attempt.writer.commit(&attempt, step).await, attempt.cancel_requested_by()) {
-            (Verdict::Halted, _) => StepResult::Halted,
-            (Verdict::Committed, Some(actor)) => {
+            (CommitOutcome::Halted, _) => StepResult::Halted,
+            (CommitOutcome::Committed, Some(actor)) => {
                 StepResult::Commit { step: None, outcome: Outcome::Cancelled(actor.failure()) }
             }
             _ => StepResult::ClaimOver,

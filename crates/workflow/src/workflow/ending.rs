@@ -1,9 +1,9 @@
 //! How a workflow ends: it succeeds, fails or is cancelled after its undos have run, or continues as new.
 
 use windlass_model::{
-    BranchUpdate, Failure, JournalEntry, Outcome, Payload, Reason, Step, Unwind, Wait,
+    BranchUpdate, Failure, JournalEntry, Outcome, Payload, Reason, StepWrites, Unwind, Wait,
     failure::{OnFailure, class},
-    journal::{Mark, Op},
+    journal::{CallEvent, CallKind},
 };
 use windlass_runtime::StepResult;
 
@@ -41,7 +41,7 @@ impl Driver {
         // The next run needs nothing of this one but the values of the context.
         step.forget_entries.clear();
         step.entries = self.carried_context()?;
-        let step = Step { stage, continue_as_new: true, ..step };
+        let step = StepWrites { stage, continue_as_new: true, ..step };
         Ok(Some(StepResult::Commit { step: Some(Box::new(step)), outcome: Outcome::Wait(Wait::YIELD) }))
     }
 
@@ -69,7 +69,7 @@ impl Driver {
         let (values, now) = (self.core.lock().context.clone(), self.core.now());
         let entry = |(seq, (name, value)): (i32, (String, Value))| {
             let payload = value.payload(&self.core)?;
-            let (op, mark) = (Op::Context, Mark::Done);
+            let (op, mark) = (CallKind::Context, CallEvent::Done);
             Ok(JournalEntry { seq, op, mark, name, key: None, line: None, at: now, payload })
         };
         (0..).zip(values).map(entry).collect()
@@ -91,8 +91,8 @@ impl Driver {
                 }
                 let output = self.core.encode(output)?;
                 let step = self.take_step()?;
-                let step =
-                    (step != Step { signal_child_ends: true, ..Step::default() }).then(|| Box::new(step));
+                let step = (step != StepWrites { signal_child_ends: true, ..StepWrites::default() })
+                    .then(|| Box::new(step));
                 Ok(StepResult::Commit { step, outcome: Outcome::Done(output) })
             }
             Err(failure) => {
@@ -141,7 +141,14 @@ impl Driver {
         if unwound || !voids.is_empty() {
             let payload = Payload::json(serde_json::to_vec(&EndRecord { voids }).unwrap_or_default());
             let state = &mut *self.core.lock();
-            let entry = state.entry_of(&(ENDED.into(), None), Op::Life, Mark::Failed, None, payload, now);
+            let entry = state.entry_of(
+                &(ENDED.into(), None),
+                CallKind::Lifecycle,
+                CallEvent::Failed,
+                None,
+                payload,
+                now,
+            );
             state.pending.entries.push(entry);
         }
         let step = self.take_step()?;
@@ -161,7 +168,7 @@ impl Driver {
             // No more children are submitted: the updates of branches that were being filled go with them.
             state.pending.children.clear();
             state.pending.branches.retain(|update| update.merged);
-            state.pending.entries.retain(|entry| entry.op != Op::Branch);
+            state.pending.entries.retain(|entry| entry.op != CallKind::Branch);
             // The children of a cancelled job are cancelled before its undos run.
             if is_new && unwind.reason.is_none() {
                 let open = state.branches.values().filter_map(|opened| match opened {

@@ -5,7 +5,7 @@ use std::{future::Future, panic::Location, sync::Arc, time::Duration};
 use serde::{Serialize, de::DeserializeOwned};
 use windlass_model::{
     Calendar, Failure, JobId, Payload, Time,
-    journal::{Mark, Op},
+    journal::{CallEvent, CallKind},
 };
 
 use super::{
@@ -130,7 +130,8 @@ impl Flow {
     /// The job that a call of [`Flow::child`] submitted; known once that call, or one made after it, has ended.
     pub fn child_id(&self, name: &str, key: Option<&str>) -> Option<JobId> {
         let state = self.core.lock();
-        let recorded = state.journal.calls.get(name, key).filter(|recorded| recorded.op == Op::Child)?;
+        let recorded =
+            state.journal.calls.get(name, key).filter(|recorded| recorded.op == CallKind::Child)?;
         let (seq, child) = recorded.begun.as_ref().filter(|_| recorded.made_at.is_some())?;
         // The same on every replay: only entries before the last delivered end count.
         if *seq < state.last_delivered { serde_json::from_slice(&child.bytes).ok() } else { None }
@@ -188,10 +189,10 @@ impl Flow {
             return at;
         }
         let payload = Payload::json(serde_json::to_vec(&now).unwrap_or_default());
-        let entry = state.entry_of(&ident, Op::Now, Mark::Done, None, payload.clone(), now);
+        let entry = state.entry_of(&ident, CallKind::Now, CallEvent::Done, None, payload.clone(), now);
         let recorded = state.journal.recorded_mut(&ident);
         (recorded.op, recorded.end, recorded.reached) =
-            (Op::Now, Some((entry.seq, CallEnd::Done(payload))), true);
+            (CallKind::Now, Some((entry.seq, CallEnd::Done(payload))), true);
         state.pending.entries.push(entry);
         now
     }
@@ -210,7 +211,7 @@ impl Flow {
         let now = self.core.now();
         let mut state = self.core.lock();
         let state = &mut *state;
-        let ident = match state.check_call(Op::Version, name, None, line) {
+        let ident = match state.check_call(CallKind::Version, name, None, line) {
             Ok(ident) => ident,
             Err(fault) => {
                 state.fault.get_or_insert(fault);
@@ -224,8 +225,14 @@ impl Flow {
         }
         let version = if state.is_live() { newest } else { 0 };
         let payload = Payload::json(version.to_string().into_bytes());
-        let entry =
-            state.entry_of(&ident, Op::Version, Mark::Done, Some(source_location(line)), payload, now);
+        let entry = state.entry_of(
+            &ident,
+            CallKind::Version,
+            CallEvent::Done,
+            Some(source_location(line)),
+            payload,
+            now,
+        );
         state.pending.entries.push(entry);
         version
     }

@@ -8,7 +8,7 @@ use std::{
 use serde::{Deserialize, Serialize};
 use windlass_model::{
     Failure, JournalEntry, Payload, Reason, Time,
-    journal::{Mark, Op},
+    journal::{CallEvent, CallKind},
 };
 use windlass_store::Fork;
 
@@ -58,7 +58,7 @@ pub(super) struct EndRecord {
 
 /// Returns the sequence numbers of the ends that an entry makes void, if it records the end of a workflow.
 pub fn voids_of(entry: &JournalEntry) -> Vec<i32> {
-    if entry.op != Op::Life || entry.name != ENDED {
+    if entry.op != CallKind::Lifecycle || entry.name != ENDED {
         return Vec::new();
     }
     serde_json::from_slice::<EndRecord>(&entry.payload.bytes).unwrap_or_default().voids
@@ -89,10 +89,10 @@ fn read_failed(payload: &Payload) -> (Failure, Reason) {
 pub fn failure_of(entry: &JournalEntry) -> Option<Failure> {
     let bytes = &entry.payload.bytes;
     match entry.mark {
-        Mark::Failed | Mark::NotUndone => {
+        CallEvent::Failed | CallEvent::NotUndone => {
             serde_json::from_slice::<FailureRecord>(bytes).ok().map(|record| record.failure)
         }
-        Mark::Tried => serde_json::from_slice::<RetryState>(bytes).ok().map(|tried| tried.failure),
+        CallEvent::Tried => serde_json::from_slice::<RetryState>(bytes).ok().map(|tried| tried.failure),
         _ => None,
     }
 }
@@ -108,10 +108,10 @@ pub(super) struct ContextSet {
 
 /// What is recorded of a call.
 pub(super) struct RecordedCall {
-    pub(super) op: Op,
+    pub(super) op: CallKind,
     pub(super) line: Option<String>,
     /// Where this run has made it, if it has.
-    pub(super) made_at: Option<(Op, &'static Location<'static>)>,
+    pub(super) made_at: Option<(CallKind, &'static Location<'static>)>,
     /// The sequence number and payload of the entry that began it.
     pub(super) begun: Option<(i32, Payload)>,
     pub(super) tried: Option<RetryState>,
@@ -128,7 +128,7 @@ impl RecordedCall {
         self.end.as_ref().map(|(seq, _)| *seq)
     }
 
-    fn new(op: Op) -> RecordedCall {
+    fn new(op: CallKind) -> RecordedCall {
         RecordedCall {
             op,
             line: None,
@@ -181,7 +181,7 @@ impl Calls {
     }
 
     /// Returns the record of a call, which is added if there is none.
-    pub(super) fn entry(&mut self, name: &str, key: Option<&str>, op: Op) -> &mut RecordedCall {
+    pub(super) fn entry(&mut self, name: &str, key: Option<&str>, op: CallKind) -> &mut RecordedCall {
         if !self.0.contains_key(name) {
             self.0.insert(name.into(), CallsOfName::default());
         }
@@ -192,7 +192,7 @@ impl Calls {
         }
     }
 
-    fn entry_owned(&mut self, name: String, key: Option<String>, op: Op) -> &mut RecordedCall {
+    fn entry_owned(&mut self, name: String, key: Option<String>, op: CallKind) -> &mut RecordedCall {
         if !self.0.contains_key(name.as_str()) {
             self.0.insert(name.as_str().into(), CallsOfName::default());
         }
@@ -268,7 +268,7 @@ impl Journal {
         let mut step = -1;
         for entry in entries {
             journal.next_seq = entry.seq + 1;
-            if entry.op != Op::Context {
+            if entry.op != CallKind::Context {
                 step = entry.seq;
             }
             journal.add(entry, step, codecs);
@@ -278,7 +278,7 @@ impl Journal {
         }
         for recorded in journal.calls.all_mut().filter(|recorded| recorded.end.is_some()) {
             // Ended ticks are kept for people to see; the code does not reach them again.
-            recorded.reached = recorded.op == Op::Repeat;
+            recorded.reached = recorded.op == CallKind::Repeat;
             journal.undelivered += usize::from(!recorded.reached);
         }
         journal
@@ -287,40 +287,41 @@ impl Journal {
     fn add(&mut self, entry: JournalEntry, step: i32, codecs: &Codecs) {
         let JournalEntry { seq, op, mark, name, key, line, payload, .. } = entry;
         match (op, mark) {
-            (Op::Life, _) if name == Fork::ENTRY => {
+            (CallKind::Lifecycle, _) if name == Fork::ENTRY => {
                 self.forked = true;
                 self.resume();
                 // Children that had not ended belong to the other job, and so do those of branches that were not merged.
                 self.calls.retain(|recorded| {
-                    !matches!(recorded.op, Op::Child | Op::Merge) || recorded.end.is_some()
+                    !matches!(recorded.op, CallKind::Child | CallKind::Merge) || recorded.end.is_some()
                 });
                 let merged: HashSet<String> = self
                     .calls
                     .keyed(MERGE)
-                    .filter(|(_, recorded)| recorded.op == Op::Merge)
+                    .filter(|(_, recorded)| recorded.op == CallKind::Merge)
                     .flat_map(|(key, _)| names_of(key).map(str::to_owned))
                     .collect();
-                let is_carried =
-                    |name: &str, recorded: &RecordedCall| recorded.op != Op::Branch || merged.contains(name);
+                let is_carried = |name: &str, recorded: &RecordedCall| {
+                    recorded.op != CallKind::Branch || merged.contains(name)
+                };
                 let dropped = self.calls.all().filter(|(name, _, recorded)| !is_carried(name, recorded));
                 let first = dropped.filter_map(|(_, _, recorded)| recorded.end_seq()).min();
                 self.calls.retain_named(is_carried);
                 self.void_selects(first);
                 return;
             }
-            (Op::Life, _) if name == ENDED => {
+            (CallKind::Lifecycle, _) if name == ENDED => {
                 let record: EndRecord = serde_json::from_slice(&payload.bytes).unwrap_or_default();
                 self.voids.extend(record.voids);
                 self.undo.close();
                 self.forget_undo_tries();
                 return;
             }
-            (Op::Life, _) if name == RESUMED => {
+            (CallKind::Lifecycle, _) if name == RESUMED => {
                 self.resume();
                 return;
             }
-            (Op::Life, _) => return,
-            (Op::Context, _) => {
+            (CallKind::Lifecycle, _) => return,
+            (CallKind::Context, _) => {
                 if let Some(value) = Value::read(&payload, codecs) {
                     let sets = match key {
                         Some(repeat) => self.repeat_sets.entry(repeat.into()).or_default(),
@@ -332,19 +333,19 @@ impl Journal {
             }
             _ => {}
         }
-        if op == Op::Repeat && key.is_some() {
+        if op == CallKind::Repeat && key.is_some() {
             self.ticks.entry(name.as_str().into()).or_default().push(seq);
         }
-        if matches!(mark, Mark::Undone | Mark::NotUndone) {
+        if matches!(mark, CallEvent::Undone | CallEvent::NotUndone) {
             let ident: Ident = (name.into(), key.map(Into::into));
             match mark {
-                Mark::Undone => self.undo.undone(ident),
+                CallEvent::Undone => self.undo.undone(ident),
                 _ => self.undo.not_undone(ident, read_failed(&payload).0),
             }
             return;
         }
         // Older journals have no `RESUMED` entry; but calls are only made after the job has continued.
-        if !matches!(op, Op::Now | Op::Version | Op::Select) && !is_undo_try(&name) {
+        if !matches!(op, CallKind::Now | CallKind::Version | CallKind::Select) && !is_undo_try(&name) {
             self.resume();
         }
         let recorded = self.calls.entry_owned(name, key, op);
@@ -353,17 +354,17 @@ impl Journal {
             recorded.line = line;
         }
         match mark {
-            Mark::Begun => recorded.begun = Some((seq, payload)),
-            Mark::Tried => recorded.tried = serde_json::from_slice(&payload.bytes).ok(),
-            Mark::Done | Mark::DoneWithUndo => {
-                let undo = (mark == Mark::DoneWithUndo).then_some(seq);
+            CallEvent::Begun => recorded.begun = Some((seq, payload)),
+            CallEvent::Tried => recorded.tried = serde_json::from_slice(&payload.bytes).ok(),
+            CallEvent::Done | CallEvent::DoneWithUndo => {
+                let undo = (mark == CallEvent::DoneWithUndo).then_some(seq);
                 (recorded.end, recorded.undo) = (Some((seq, CallEnd::Done(payload))), undo);
             }
-            Mark::Failed => {
+            CallEvent::Failed => {
                 let (failure, reason) = read_failed(&payload);
                 (recorded.end, recorded.undo) = (Some((seq, CallEnd::Failed { failure, reason })), None);
             }
-            Mark::Undone | Mark::NotUndone => {}
+            CallEvent::Undone | CallEvent::NotUndone => {}
         }
     }
 
@@ -380,7 +381,8 @@ impl Journal {
         let first = ends.chain(voids.iter().copied()).min();
         undone.iter().for_each(|ident| self.calls.remove(ident));
         // A branch continues where it was: its children exist.
-        for recorded in self.calls.all_mut().filter(|recorded| recorded.op == Op::Branch && is_void(recorded))
+        for recorded in
+            self.calls.all_mut().filter(|recorded| recorded.op == CallKind::Branch && is_void(recorded))
         {
             (recorded.end, recorded.tried) = (None, None);
         }
@@ -392,8 +394,9 @@ impl Journal {
     /// Which call was first depends on the ends before it: if one of these is void, so is the select.
     fn void_selects(&mut self, first: Option<i32>) {
         let Some(first) = first else { return };
-        self.calls
-            .retain(|recorded| recorded.op != Op::Select || recorded.end_seq().is_none_or(|seq| seq < first));
+        self.calls.retain(|recorded| {
+            recorded.op != CallKind::Select || recorded.end_seq().is_none_or(|seq| seq < first)
+        });
     }
 
     /// Tries at undoing steps do not count for a later unwinding.
@@ -412,7 +415,7 @@ impl Journal {
 
     /// Returns the record of a call, which is added if there is none.
     pub(super) fn recorded_mut(&mut self, ident: &Ident) -> &mut RecordedCall {
-        self.calls.entry(&ident.0, ident.1.as_deref(), Op::Step)
+        self.calls.entry(&ident.0, ident.1.as_deref(), CallKind::Step)
     }
 }
 
@@ -421,17 +424,18 @@ mod tests {
     use super::*;
 
     /// Returns the names of calls that have ended after these entries, and whether the job continues.
-    fn recorded(entries: &[(Op, Mark, &str, &str)], unwinding: bool) -> (Vec<String>, bool) {
-        let entry = |(seq, (op, mark, name, payload)): (i32, &(Op, Mark, &str, &str))| JournalEntry {
-            seq,
-            op: *op,
-            mark: *mark,
-            name: (*name).to_owned(),
-            key: None,
-            line: None,
-            at: Time(0),
-            payload: Payload::json(payload.as_bytes().to_vec()),
-        };
+    fn recorded(entries: &[(CallKind, CallEvent, &str, &str)], unwinding: bool) -> (Vec<String>, bool) {
+        let entry =
+            |(seq, (op, mark, name, payload)): (i32, &(CallKind, CallEvent, &str, &str))| JournalEntry {
+                seq,
+                op: *op,
+                mark: *mark,
+                name: (*name).to_owned(),
+                key: None,
+                line: None,
+                at: Time(0),
+                payload: Payload::json(payload.as_bytes().to_vec()),
+            };
         let entries = (0..).zip(entries).map(entry).collect();
         let journal = Journal::read(entries, &Codecs::default(), unwinding);
         let ended = journal.calls.all().filter(|(_, _, recorded)| recorded.end.is_some());
@@ -440,15 +444,16 @@ mod tests {
         (names, journal.needs_resume)
     }
 
-    const HOTEL: (Op, Mark, &str, &str) = (Op::Step, Mark::DoneWithUndo, "hotel", "1");
-    const ASK: (Op, Mark, &str, &str) = (Op::Step, Mark::Failed, "ask", "{}");
-    const FIRST: (Op, Mark, &str, &str) = (Op::Select, Mark::Done, "first", "0");
-    const UNDONE: (Op, Mark, &str, &str) = (Op::Step, Mark::Undone, "hotel", "null");
-    const RESUMED_ENTRY: (Op, Mark, &str, &str) = (Op::Life, Mark::Done, RESUMED, "null");
+    const HOTEL: (CallKind, CallEvent, &str, &str) = (CallKind::Step, CallEvent::DoneWithUndo, "hotel", "1");
+    const ASK: (CallKind, CallEvent, &str, &str) = (CallKind::Step, CallEvent::Failed, "ask", "{}");
+    const FIRST: (CallKind, CallEvent, &str, &str) = (CallKind::Select, CallEvent::Done, "first", "0");
+    const UNDONE: (CallKind, CallEvent, &str, &str) = (CallKind::Step, CallEvent::Undone, "hotel", "null");
+    const RESUMED_ENTRY: (CallKind, CallEvent, &str, &str) =
+        (CallKind::Lifecycle, CallEvent::Done, RESUMED, "null");
 
     #[test]
     fn ends_that_failed_a_job_are_void_once_it_continues() {
-        let ended = (Op::Life, Mark::Failed, ENDED, r#"{"voids": [1]}"#);
+        let ended = (CallKind::Lifecycle, CallEvent::Failed, ENDED, r#"{"voids": [1]}"#);
         let entries = [HOTEL, ASK, FIRST, UNDONE, ended];
         let all = ["ask", "first", "hotel"].map(str::to_owned).to_vec();
         assert_eq!(recorded(&entries, true), (all, false), "nothing has run since it ended");
@@ -456,7 +461,7 @@ mod tests {
         for unwinding in [true, false] {
             assert_eq!(recorded(&[&entries[..], &[RESUMED_ENTRY]].concat(), unwinding), (vec![], false));
             // Older journals have no `RESUMED` entry.
-            let next = (Op::Step, Mark::Done, "next", "1");
+            let next = (CallKind::Step, CallEvent::Done, "next", "1");
             assert_eq!(
                 recorded(&[&entries[..], &[next]].concat(), unwinding),
                 (vec!["next".to_owned()], false)
@@ -466,13 +471,13 @@ mod tests {
 
     #[test]
     fn a_select_is_void_with_any_end_before_it() {
-        let ended = (Op::Life, Mark::Failed, ENDED, r#"{"voids": [2]}"#);
-        let second = (Op::Select, Mark::Done, "second", "0");
+        let ended = (CallKind::Lifecycle, CallEvent::Failed, ENDED, r#"{"voids": [2]}"#);
+        let second = (CallKind::Select, CallEvent::Done, "second", "0");
         let kept = ["first", "hotel"].map(str::to_owned).to_vec();
         assert_eq!(recorded(&[HOTEL, FIRST, ASK, second, ended], false), (kept, true));
-        let branch = |mark| (Op::Branch, mark, "items", "1");
-        let entries = [HOTEL, FIRST, branch(Mark::Begun), branch(Mark::Done), second];
-        let fork = (Op::Life, Mark::Done, Fork::ENTRY, "null");
+        let branch = |mark| (CallKind::Branch, mark, "items", "1");
+        let entries = [HOTEL, FIRST, branch(CallEvent::Begun), branch(CallEvent::Done), second];
+        let fork = (CallKind::Lifecycle, CallEvent::Done, Fork::ENTRY, "null");
         let kept = ["first", "hotel"].map(str::to_owned).to_vec();
         assert_eq!(recorded(&[&entries[..], &[fork]].concat(), false), (kept, false));
     }

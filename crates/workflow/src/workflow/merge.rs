@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use windlass_model::{
     BranchNo, BranchUpdate, BranchWatch, Failure, Merge, Payload, Retry,
     failure::class,
-    journal::Op,
+    journal::CallKind,
     limits::MAX_KEY_BYTES,
     merge::{BranchProgress, MergeDecision},
 };
@@ -97,7 +97,7 @@ impl IntoFuture for MergeCall {
             let reader = Arc::clone(&reader);
             Box::pin(async move { encode_result(&reader.read_branches().await?) }) as Boxed<'static, _>
         });
-        let mut raw = RawStep::new(&core, Op::Merge, MERGE, line, body);
+        let mut raw = RawStep::new(&core, CallKind::Merge, MERGE, line, body);
         let joined = names.join(",");
         raw.key = Some(key.map_or(joined.clone(), |key| format!("{joined}#{key}")));
         raw.within = merge.timeout;
@@ -408,7 +408,7 @@ impl Reduce {
                     }
                 }))
             });
-            let mut raw = RawParts::new(&core, Op::Reduce, "reduce", line, make);
+            let mut raw = RawParts::new(&core, CallKind::Reduce, "reduce", line, make);
             raw.key = Some(key);
             let (_, ending) = (&mut raw).await;
             std::future::poll_fn(|_| decode_result(&core, "reduce", line, ending.clone())).await

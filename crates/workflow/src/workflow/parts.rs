@@ -12,7 +12,7 @@ use windlass_model::{
     BranchNo, BranchUpdate, Failure, NewJob, Payload, Retry,
     branch::BranchWatch,
     failure::class,
-    journal::{Mark, Op},
+    journal::{CallEvent, CallKind},
 };
 
 use super::{
@@ -70,7 +70,7 @@ pub(super) type MakeParts<'f> = Box<dyn FnMut(Option<Payload>) -> Parts<'f> + Se
 /// A call that is committed part by part, whatever its type.
 pub(super) struct RawParts<'f> {
     pub(super) core: Arc<Core>,
-    pub(super) op: Op,
+    pub(super) op: CallKind,
     pub(super) name: String,
     pub(super) key: Option<String>,
     pub(super) line: &'static Location<'static>,
@@ -83,7 +83,7 @@ pub(super) struct RawParts<'f> {
 impl<'f> RawParts<'f> {
     pub(super) fn new(
         core: &Arc<Core>,
-        op: Op,
+        op: CallKind,
         name: &str,
         line: &'static Location<'static>,
         make: MakeParts<'f>,
@@ -237,7 +237,7 @@ impl Core {
                 let payload = self.check_size(self.encode(saved)?)?;
                 let call = state.calls[id].as_ref().expect("checked above");
                 let (ident, op) = (call.ident.clone(), call.op);
-                let entry = state.entry(id, Mark::Begun, payload.clone(), now);
+                let entry = state.entry(id, CallEvent::Begun, payload.clone(), now);
                 let recorded = state.journal.recorded_mut(&ident);
                 let before = recorded.begun.replace((entry.seq, payload));
                 recorded.op = op;
@@ -249,7 +249,7 @@ impl Core {
             Part::End(result) => {
                 let call = state.calls[id].as_ref().expect("checked above");
                 let mut result = result;
-                if call.op == Op::Branch {
+                if call.op == CallKind::Branch {
                     let (number, opened) = self.branch_number(state, id);
                     let name = &state.calls[id].as_ref().expect("checked above").ident.0;
                     let open = opened.then(|| name.to_string());
@@ -261,7 +261,7 @@ impl Core {
                     result = number.to_string().into_bytes();
                 }
                 let payload = self.check_size(self.encode(result)?)?;
-                state.finish(id, Mark::Done, payload, now);
+                state.finish(id, CallEvent::Done, payload, now);
             }
         }
         Ok(())
@@ -279,9 +279,9 @@ impl Core {
         let run = self.job.stage.as_deref().and_then(run_of).unwrap_or(1);
         let number = BranchNo((i64::from(run) << 32) | i64::from(state.next_seq));
         let payload = Payload::json(number.to_string().into_bytes());
-        let entry = state.entry(id, Mark::Begun, payload.clone(), self.now());
+        let entry = state.entry(id, CallEvent::Begun, payload.clone(), self.now());
         let recorded = state.journal.recorded_mut(&ident);
-        (recorded.op, recorded.begun) = (Op::Branch, Some((entry.seq, payload)));
+        (recorded.op, recorded.begun) = (CallKind::Branch, Some((entry.seq, payload)));
         state.pending.entries.push(entry);
         (number, true)
     }

@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use windlass_model::{
     Calendar, Failure, Payload, Retry, Time,
     calendar::{CatchUp, Missed, plan},
-    journal::{Mark, Op},
+    journal::{CallEvent, CallKind},
 };
 use windlass_runtime::Policy;
 
@@ -196,7 +196,7 @@ where
 {
     let RepeatSpec { core, name, line, calendar, .. } = &spec;
     // Returns the recorded end of the repeat, or null at once.
-    let recorded_end = RawWait::new(core, Op::Repeat, name, line, Start::Unrecorded(Time(0)));
+    let recorded_end = RawWait::new(core, CallKind::Repeat, name, line, Start::Unrecorded(Time(0)));
     let (_, ending) = recorded_end.await;
     let recorded = spec.recorded();
     spec.restore_context();
@@ -218,7 +218,7 @@ where
         let Some(next) = next.filter(|_| spec.times.is_none_or(|times| progress.ticks < times)) else {
             return decode_end(&spec, spec.end(CallEnd::Done(Payload::json(b"[null]".to_vec())))).await;
         };
-        let wait = RawWait::new(core, Op::Repeat, name, line, Start::Unrecorded(next));
+        let wait = RawWait::new(core, CallKind::Repeat, name, line, Start::Unrecorded(next));
         wait.keyed(format!("until {next}")).await;
         let plan = plan(calendar, spec.catch_up, next, core.now().max(next), 1);
         if let Some(missed) = plan.missed {
@@ -300,11 +300,12 @@ impl RepeatSpec {
         }
         let payload = Payload::json(serde_json::to_vec(progress).unwrap_or_default());
         let line = Some(source_location(self.line));
-        let entry = state.entry_of(&self.ident(), Op::Repeat, Mark::Begun, line, payload.clone(), now);
+        let entry =
+            state.entry_of(&self.ident(), CallKind::Repeat, CallEvent::Begun, line, payload.clone(), now);
         let seq = entry.seq;
         state.pending.entries.push(entry);
         let recorded = state.journal.recorded_mut(&self.ident());
-        recorded.op = Op::Repeat;
+        recorded.op = CallKind::Repeat;
         let before = recorded.begun.replace((seq, payload));
         forget.extend(before.into_iter().map(|(seq, _)| seq));
         let ticks = state.journal.ticks.entry(self.name.as_str().into()).or_default();
@@ -328,7 +329,7 @@ impl RepeatSpec {
         let payload = Payload::json(serde_json::to_vec(missed).unwrap_or_default());
         let ident: Ident = (self.name.as_str().into(), Some(format!("missed {}", missed.from).into()));
         let state = &mut *self.core.lock();
-        let entry = state.entry_of(&ident, Op::Repeat, Mark::Failed, None, payload, now);
+        let entry = state.entry_of(&ident, CallKind::Repeat, CallEvent::Failed, None, payload, now);
         state.journal.ticks.entry(self.name.as_str().into()).or_default().push(entry.seq);
         state.pending.entries.push(entry);
     }
@@ -375,7 +376,7 @@ impl RepeatSpec {
     /// Runs one tick as a step.
     async fn tick<'f>(&self, tick: Time, body: Arc<Shared<'f>>) -> (i32, CallEnd) {
         let body: Body<'f> = Box::new(move |cx| (body.lock().unwrap_or_else(|e| e.into_inner()))(tick, cx));
-        let mut step = RawStep::new(&self.core, Op::Repeat, &self.name, self.line, body);
+        let mut step = RawStep::new(&self.core, CallKind::Repeat, &self.name, self.line, body);
         step.key = Some(tick.to_string());
         step.retry = self.retry.clone();
         step.timeout = self.timeout;
@@ -387,10 +388,10 @@ impl RepeatSpec {
         let now = self.core.now();
         let state = &mut *self.core.lock();
         let mark = match &ending {
-            CallEnd::Done(_) => Mark::Done,
-            CallEnd::Failed { .. } => Mark::Failed,
+            CallEnd::Done(_) => CallEvent::Done,
+            CallEnd::Failed { .. } => CallEvent::Failed,
         };
-        let entry = state.entry_of(&self.ident(), Op::Repeat, mark, None, ending.failed_payload(), now);
+        let entry = state.entry_of(&self.ident(), CallKind::Repeat, mark, None, ending.failed_payload(), now);
         // As if it had been delivered, which it is on every replay.
         (state.last_delivered, state.draws) = (entry.seq, 0);
         if let CallEnd::Failed { failure, reason } = &ending {

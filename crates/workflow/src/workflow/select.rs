@@ -10,7 +10,7 @@ use std::{
 
 use windlass_model::{
     Payload,
-    journal::{Mark, Op},
+    journal::{CallEvent, CallKind},
 };
 
 use super::{
@@ -96,7 +96,7 @@ impl<R> Select<R> {
         let now = self.core.now();
         let mut state = self.core.lock();
         let state = &mut *state;
-        let ident = match state.check_call(Op::Select, &self.name, self.key.as_deref(), self.line) {
+        let ident = match state.check_call(CallKind::Select, &self.name, self.key.as_deref(), self.line) {
             Ok(ident) => ident,
             Err(fault) => {
                 state.fault.get_or_insert(fault);
@@ -120,8 +120,14 @@ impl<R> Select<R> {
             return true;
         }
         let payload = Payload::json(place.to_string().into_bytes());
-        let entry =
-            state.entry_of(&ident, Op::Select, Mark::Done, Some(source_location(self.line)), payload, now);
+        let entry = state.entry_of(
+            &ident,
+            CallKind::Select,
+            CallEvent::Done,
+            Some(source_location(self.line)),
+            payload,
+            now,
+        );
         state.pending.entries.push(entry);
         true
     }

@@ -11,7 +11,7 @@ use windlass_model::{
     BranchNo, BranchUpdate, Failure, JobId, JournalEntry, NewJob, Payload, Reason, Retry, Signal, Time,
     UnreadableSignal,
     failure::class,
-    journal::{Mark, Op},
+    journal::{CallEvent, CallKind},
     limits::{MAX_KEY_BYTES, check_name, check_text},
 };
 
@@ -120,7 +120,7 @@ pub(super) enum BranchState {
 /// A durable call that is open.
 pub(super) struct Call {
     pub(super) ident: Ident,
-    pub(super) op: Op,
+    pub(super) op: CallKind,
     pub(super) line: &'static Location<'static>,
     pub(super) phase: Phase,
     pub(super) start: Start,
@@ -235,7 +235,7 @@ pub(super) enum CallStatus {
 
 /// The description of a call that registers.
 pub(super) struct CallSpec<'a> {
-    pub(super) op: Op,
+    pub(super) op: CallKind,
     pub(super) name: &'a str,
     pub(super) key: Option<&'a str>,
     pub(super) line: &'static Location<'static>,
@@ -276,7 +276,7 @@ impl RunState {
     /// Checks whether a call may be made under its name.
     pub(super) fn check_call(
         &mut self,
-        op: Op,
+        op: CallKind,
         name: &str,
         key: Option<&str>,
         line: &'static Location<'static>,
@@ -311,7 +311,7 @@ impl RunState {
     pub(super) fn add(
         &mut self,
         ident: Ident,
-        op: Op,
+        op: CallKind,
         line: &'static Location<'static>,
         start: Start,
     ) -> usize {
@@ -361,7 +361,7 @@ impl RunState {
             // Earlier values were written with this end, or before it.
             self.unwritten_context.clear();
         }
-        let repeat = (call.op == Op::Repeat).then(|| call.ident.0.clone());
+        let repeat = (call.op == CallKind::Repeat).then(|| call.ident.0.clone());
         for set in self.journal.sets.remove(&seq).unwrap_or_default() {
             self.context.insert(set.name.clone(), set.value.clone());
             if let Some(name) = &repeat {
@@ -372,7 +372,7 @@ impl RunState {
     }
 
     /// Makes an entry of a call.
-    pub(super) fn entry(&mut self, id: usize, mark: Mark, payload: Payload, at: Time) -> JournalEntry {
+    pub(super) fn entry(&mut self, id: usize, mark: CallEvent, payload: Payload, at: Time) -> JournalEntry {
         let call = self.calls[id].as_ref().expect("a call that is under way");
         let (ident, op, line) = (call.ident.clone(), call.op, Some(source_location(call.line)));
         self.entry_of(&ident, op, mark, line, payload, at)
@@ -381,8 +381,8 @@ impl RunState {
     pub(super) fn entry_of(
         &mut self,
         ident: &Ident,
-        op: Op,
-        mark: Mark,
+        op: CallKind,
+        mark: CallEvent,
         line: Option<String>,
         payload: Payload,
         at: Time,
@@ -395,7 +395,7 @@ impl RunState {
 
     /// Ends a call with the next commit.
     /// Returns the sequence number of its end.
-    pub(super) fn finish(&mut self, id: usize, mark: Mark, payload: Payload, at: Time) -> i32 {
+    pub(super) fn finish(&mut self, id: usize, mark: CallEvent, payload: Payload, at: Time) -> i32 {
         if self.calls[id].is_none() {
             return -1;
         }
@@ -405,7 +405,7 @@ impl RunState {
         let (seq, ident) = (entry.seq, self.calls[id].as_ref().map(|call| call.ident.clone()));
         self.pending.entries.push(entry);
         self.end(id, seq, ending);
-        if mark == Mark::DoneWithUndo {
+        if mark == CallEvent::DoneWithUndo {
             ident.iter().for_each(|ident| self.journal.recorded_mut(ident).undo = Some(seq));
         }
         seq
@@ -417,7 +417,7 @@ impl RunState {
         }
         self.consume_signal(id);
         let ending = CallEnd::Failed { failure, reason };
-        let entry = self.entry(id, Mark::Failed, ending.failed_payload(), at);
+        let entry = self.entry(id, CallEvent::Failed, ending.failed_payload(), at);
         let seq = entry.seq;
         self.pending.entries.push(entry);
         self.end(id, seq, ending);
@@ -444,10 +444,10 @@ impl RunState {
     /// of the entry names its repeat.
     pub(super) fn write_sets(&mut self, id: usize, seq: i32, sets: Vec<(String, Value, Payload)>, at: Time) {
         let call = self.calls[id].as_ref();
-        let repeat = call.filter(|call| call.op == Op::Repeat).map(|call| call.ident.0.clone());
+        let repeat = call.filter(|call| call.op == CallKind::Repeat).map(|call| call.ident.0.clone());
         for (name, value, payload) in sets {
             let ident: Ident = (name.as_str().into(), repeat.clone());
-            let entry = self.entry_of(&ident, Op::Context, Mark::Done, None, payload, at);
+            let entry = self.entry_of(&ident, CallKind::Context, CallEvent::Done, None, payload, at);
             let entry_seq = entry.seq;
             self.pending.entries.push(entry);
             self.unwritten_context.remove(&name);
@@ -518,7 +518,13 @@ pub(super) fn source_location(line: &Location<'_>) -> String {
     format!("{}:{}", line.file(), line.line())
 }
 
-fn reused(ident: &Ident, before: Op, first: &Location<'_>, op: Op, line: &Location<'_>) -> Failure {
+fn reused(
+    ident: &Ident,
+    before: CallKind,
+    first: &Location<'_>,
+    op: CallKind,
+    line: &Location<'_>,
+) -> Failure {
     let hint = match &ident.1 {
         None => {
             "In a loop, tell them apart with `.key(…)`; otherwise give one of them another name with `.name(…)`."

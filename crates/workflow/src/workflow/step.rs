@@ -15,7 +15,7 @@ use std::{
 use futures_util::FutureExt;
 use serde::{Serialize, de::DeserializeOwned};
 use windlass_env::Env;
-use windlass_model::{Failure, JobId, Payload, Retry, Time, failure::class, journal::Op};
+use windlass_model::{Failure, JobId, Payload, Retry, Time, failure::class, journal::CallKind};
 use windlass_runtime::Policy;
 
 use super::{
@@ -132,7 +132,7 @@ pub(super) type OnBodyDone = fn(&RawStep<'_>, usize, Vec<u8>);
 /// A call with a body, whatever its type.
 pub(super) struct RawStep<'f> {
     pub(super) core: Arc<Core>,
-    pub(super) op: Op,
+    pub(super) op: CallKind,
     pub(super) name: String,
     pub(super) key: Option<String>,
     pub(super) line: &'static Location<'static>,
@@ -155,7 +155,7 @@ pub(super) struct RawStep<'f> {
 impl<'f> RawStep<'f> {
     pub(super) fn new(
         core: &Arc<Core>,
-        op: Op,
+        op: CallKind,
         name: &str,
         line: &'static Location<'static>,
         body: Body<'f>,
@@ -354,7 +354,7 @@ where
             let run = run(cx);
             Box::pin(async move { encode_result(&run.await.map_err(Into::into)?) })
         });
-        Step { raw: RawStep::new(core, Op::Step, name, line, body), result: PhantomData }
+        Step { raw: RawStep::new(core, CallKind::Step, name, line, body), result: PhantomData }
     }
 
     /// Gives it another name.

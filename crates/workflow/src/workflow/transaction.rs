@@ -14,9 +14,9 @@ use std::{
 use futures_util::FutureExt;
 use serde::{Serialize, de::DeserializeOwned};
 use windlass_model::{
-    Change, Failure, Outcome, Payload, Retry, Step, Verdict,
+    Change, CommitOutcome, Failure, Outcome, Payload, Retry, StepWrites,
     failure::class,
-    journal::{Mark, Op},
+    journal::{CallEvent, CallKind},
 };
 use windlass_runtime::{StepResult, StepWriter};
 #[cfg(feature = "sqlite")]
@@ -162,10 +162,10 @@ impl Writer {
                 let now = self.core.now();
                 let mut state = self.core.lock();
                 state.calls[self.call].as_ref()?;
-                let entry = state.entry(self.call, Mark::Done, payload.clone(), now);
+                let entry = state.entry(self.call, CallEvent::Done, payload.clone(), now);
                 drop(state);
                 *record = Some(Ok((entry.seq, payload)));
-                let step = Step { entries: vec![entry], ..Step::default() };
+                let step = StepWrites { entries: vec![entry], ..StepWrites::default() };
                 Some(self.core.attempt.as_ref()?.change(Outcome::Next, Some(step)))
             }
             Err(failure) => {
@@ -222,11 +222,11 @@ async fn transact(writer: Writer, work: Work<'_>, timeout: Duration) -> Transact
     let failure_in_doubt = match answer {
         Ok(Ok(verdict)) => {
             return match (verdict, writer.record()) {
-                (Some(Verdict::Committed), Some(Ok((seq, payload)))) => {
+                (Some(CommitOutcome::Committed), Some(Ok((seq, payload)))) => {
                     TransactionEnd::Committed(seq, payload)
                 }
-                (Some(Verdict::Halted), _) => TransactionEnd::ClaimOver(StepResult::Halted),
-                (Some(Verdict::Refused(why)), _) => {
+                (Some(CommitOutcome::Halted), _) => TransactionEnd::ClaimOver(StepResult::Halted),
+                (Some(CommitOutcome::Refused(why)), _) => {
                     TransactionEnd::Failed(Failure::stop(why).class(class::REFUSED))
                 }
                 (None, Some(Err(failure))) => TransactionEnd::Failed(failure),
@@ -249,8 +249,8 @@ async fn transact(writer: Writer, work: Work<'_>, timeout: Duration) -> Transact
         _ => failure_in_doubt,
     };
     match StepWriter::settle_detached(attempt).await {
-        Verdict::Committed => {}
-        Verdict::Halted => return TransactionEnd::ClaimOver(StepResult::Halted),
+        CommitOutcome::Committed => {}
+        CommitOutcome::Halted => return TransactionEnd::ClaimOver(StepResult::Halted),
         _ => return TransactionEnd::ClaimOver(StepResult::ClaimOver),
     }
     let name = core.lock().calls.get(writer.call).and_then(|call| Some(call.as_ref()?.ident.clone()));
@@ -267,7 +267,9 @@ async fn transact(writer: Writer, work: Work<'_>, timeout: Duration) -> Transact
         let Some(last) = page.last() else { return TransactionEnd::Failed(failure) };
         after = last.seq;
         let found = page.into_iter().find(|entry| {
-            entry.mark == Mark::Done && *entry.name == *ident.0 && entry.key.as_deref() == ident.1.as_deref()
+            entry.mark == CallEvent::Done
+                && *entry.name == *ident.0
+                && entry.key.as_deref() == ident.1.as_deref()
         });
         if let Some(entry) = found {
             return TransactionEnd::Committed(entry.seq, entry.payload);
@@ -286,7 +288,7 @@ impl<T: DeserializeOwned, E: From<Failure>> Future for TransactionCall<'_, T, E>
         if !this.registered {
             this.registered = true;
             this.call = spec.core.register(CallSpec {
-                op: Op::Transaction,
+                op: CallKind::Transaction,
                 name: &spec.name,
                 key: spec.key.as_deref(),
                 line: spec.line,

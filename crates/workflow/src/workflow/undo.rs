@@ -11,7 +11,7 @@ use futures_util::FutureExt;
 use windlass_model::{
     Failure, JobId, Outcome, Payload, Reason, Wait, WaitCondition,
     failure::class,
-    journal::{Mark, Op},
+    journal::{CallEvent, CallKind},
     retry::RetryDecision,
 };
 use windlass_runtime::{Policy, StepResult};
@@ -104,7 +104,8 @@ impl Driver {
             Ok(()) => {
                 let state = &mut *self.core.lock();
                 let payload = Payload::json(b"null".to_vec());
-                let entry = state.entry_of(&undo.ident, Op::Step, Mark::Undone, None, payload, now);
+                let entry =
+                    state.entry_of(&undo.ident, CallKind::Step, CallEvent::Undone, None, payload, now);
                 state.pending.entries.push(entry);
             }
             Err(failure) => {
@@ -117,7 +118,8 @@ impl Driver {
                         let payload = Payload::json(serde_json::to_vec(&tried).unwrap_or_default());
                         {
                             let state = &mut *self.core.lock();
-                            let entry = state.entry_of(&tries, Op::Step, Mark::Tried, None, payload, now);
+                            let entry =
+                                state.entry_of(&tries, CallKind::Step, CallEvent::Tried, None, payload, now);
                             state.pending.entries.push(entry);
                         }
                         return Ok(UndoOutcome::AttemptOver(self.park_for(after)?));
@@ -137,7 +139,8 @@ impl Driver {
         let now = self.core.now();
         let ending = CallEnd::Failed { failure: failure.clone(), reason: Reason::Stopped };
         let state = &mut *self.core.lock();
-        let entry = state.entry_of(&ident, Op::Step, Mark::NotUndone, None, ending.failed_payload(), now);
+        let entry =
+            state.entry_of(&ident, CallKind::Step, CallEvent::NotUndone, None, ending.failed_payload(), now);
         state.pending.entries.push(entry);
         state.journal.undo.not_undone(ident, failure);
     }

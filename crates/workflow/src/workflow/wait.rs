@@ -11,7 +11,7 @@ use std::{
 };
 
 use serde::{Serialize, de::DeserializeOwned};
-use windlass_model::{Failure, Retry, Time, journal::Op};
+use windlass_model::{Failure, Retry, Time, journal::CallKind};
 
 use super::{
     core::Core,
@@ -27,7 +27,7 @@ use crate::{
 /// A call without a body, whatever its type.
 pub(super) struct RawWait {
     pub(super) core: Arc<Core>,
-    op: Op,
+    op: CallKind,
     name: String,
     key: Option<String>,
     line: &'static Location<'static>,
@@ -39,7 +39,7 @@ pub(super) struct RawWait {
 impl RawWait {
     pub(super) fn new(
         core: &Arc<Core>,
-        op: Op,
+        op: CallKind,
         name: &str,
         line: &'static Location<'static>,
         start: Start,
@@ -107,7 +107,7 @@ pub struct Sleep {
 
 impl Sleep {
     pub(super) fn new(core: &Arc<Core>, line: &'static Location<'static>, moment: Moment) -> Sleep {
-        Sleep { raw: RawWait::new(core, Op::Sleep, "sleep", line, Start::At(moment)) }
+        Sleep { raw: RawWait::new(core, CallKind::Sleep, "sleep", line, Start::At(moment)) }
     }
 
     named!(raw);
@@ -132,7 +132,7 @@ impl<T: DeserializeOwned> SignalWait<T> {
     pub(super) fn new(core: &Arc<Core>, line: &'static Location<'static>, name: &str) -> SignalWait<T> {
         let awaited = AwaitedSignal { name: name.to_owned(), can_read: can_read::<T> };
         let start = Start::Signal { awaited, timeout: None };
-        SignalWait { raw: RawWait::new(core, Op::Signal, name, line, start), result: PhantomData }
+        SignalWait { raw: RawWait::new(core, CallKind::Signal, name, line, start), result: PhantomData }
     }
 
     named!(raw);
@@ -193,7 +193,7 @@ impl<'f, E: Into<Failure> + From<Failure>> WaitUntil<'f, E> {
             let check = condition();
             Box::pin(async move { encode_result(&check.await.map_err(Into::into)?) })
         });
-        let mut raw = RawStep::new(core, Op::WaitUntil, name, line, body);
+        let mut raw = RawStep::new(core, CallKind::WaitUntil, name, line, body);
         (raw.on_done, raw.retry, raw.every) =
             (complete_if_true, Retry::never(), Some(Duration::from_secs(60)));
         WaitUntil { raw, error: PhantomData }
@@ -261,7 +261,7 @@ impl<'f, T: Serialize + DeserializeOwned, E: Into<Failure> + From<Failure>> Cont
                 }
             })
         });
-        let mut raw = RawStep::new(core, Op::ContinueIf, name, line, body);
+        let mut raw = RawStep::new(core, CallKind::ContinueIf, name, line, body);
         let awaited = AwaitedSignal { name: name.to_owned(), can_read: can_read::<Option<P>> };
         (raw.on_done, raw.retry, raw.signal) = (complete_if_true, Retry::never(), Some(awaited));
         ContinueIf { raw, result: PhantomData }
@@ -307,7 +307,7 @@ impl<O> ChildWait<O> {
         job: J,
     ) -> ChildWait<O> {
         // Replaced when the child is completely described.
-        let raw = RawWait::new(core, Op::Child, name, line, Start::Unrecorded(Time(0)));
+        let raw = RawWait::new(core, CallKind::Child, name, line, Start::Unrecorded(Time(0)));
         ChildWait { core: Arc::clone(core), raw, child: Some(Child::new(job)), result: PhantomData }
     }
 

@@ -11,7 +11,7 @@ use windlass_model::{
     Failure, JobId, Outcome, Payload, Reason, Signal, Time, Wait, WaitCondition,
     branch::BRANCH_SIGNAL,
     failure::{OnFailure, class},
-    journal::{Mark, Op},
+    journal::{CallEvent, CallKind},
     wait::{CHILD_SIGNAL, MAX_NAMES, SignalName},
 };
 use windlass_runtime::StepResult;
@@ -49,7 +49,7 @@ impl Driver {
                         Phase::Waiting(CallWait { due_at: Some(at), runs_body: true, ..CallWait::default() })
                     }
                     None => {
-                        if call.op == Op::Transaction {
+                        if call.op == CallKind::Transaction {
                             state.transacting = Some(id);
                         }
                         Phase::CanStart
@@ -86,7 +86,7 @@ impl Driver {
                 call.phase = Phase::Waiting(CallWait { child: Some(child), ..CallWait::default() });
                 if before.is_none() {
                     let payload = Payload::json(payload);
-                    let entry = state.entry(id, Mark::Begun, payload.clone(), now);
+                    let entry = state.entry(id, CallEvent::Begun, payload.clone(), now);
                     let ident = state.calls[id].as_ref().expect("begun").ident.clone();
                     state.journal.recorded_mut(&ident).begun = Some((entry.seq, payload));
                     state.pending.entries.push(entry);
@@ -97,7 +97,7 @@ impl Driver {
         call.phase = phase;
         if let Some(due) = begin {
             let payload = Payload::json(serde_json::to_vec(&due).unwrap_or_default());
-            let entry = state.entry(id, Mark::Begun, payload.clone(), now);
+            let entry = state.entry(id, CallEvent::Begun, payload.clone(), now);
             let (ident, op) = (state.calls[id].as_ref().expect("begun").ident.clone(), entry.op);
             let recorded = state.journal.recorded_mut(&ident);
             (recorded.op, recorded.begun) = (op, Some((entry.seq, payload)));
@@ -155,7 +155,7 @@ impl Driver {
                         encoded => Ok(encoded),
                     };
                     match kept {
-                        Ok(payload) => _ = state.finish(id, Mark::Done, payload, now),
+                        Ok(payload) => _ = state.finish(id, CallEvent::Done, payload, now),
                         Err(failure) => state.fail(id, failure, Reason::Refused, now),
                     }
                 }
@@ -164,7 +164,7 @@ impl Driver {
             } else if wait.runs_body {
                 let call = state.calls[id].as_mut().expect("it waits");
                 // Transactions run one after the other.
-                call.phase = if call.op == Op::Transaction { Phase::New } else { Phase::CanStart };
+                call.phase = if call.op == CallKind::Transaction { Phase::New } else { Phase::CanStart };
             } else if wait.unrecorded {
                 let seq = state.last_delivered;
                 state.calls[id].as_mut().expect("it waits").phase =
@@ -173,7 +173,7 @@ impl Driver {
                 let text = format!("no signal {name:?} arrived in time");
                 state.fail(id, Failure::stop(text).class(class::TIMEOUT), Reason::Timeout, now);
             } else {
-                state.finish(id, Mark::Done, Payload::json(b"null".to_vec()), now);
+                state.finish(id, CallEvent::Done, Payload::json(b"null".to_vec()), now);
                 if alone {
                     // No other call can end before it: its end is written with whatever follows.
                     record_finished(state);
@@ -301,7 +301,7 @@ impl Driver {
             let Some(id) = state.under_way().find_map(waits_for) else { continue };
             any = true;
             match ended {
-                JobEnd::Done(output) => _ = state.finish(id, Mark::Done, output, now),
+                JobEnd::Done(output) => _ = state.finish(id, CallEvent::Done, output, now),
                 JobEnd::Failed { reason, failure } => {
                     let message = format!("the child {child} failed ({reason}): {}", failure.message);
                     let failure = Failure { message, then: OnFailure::Stop, ..failure };

@@ -4,7 +4,7 @@ use serde_json::Value;
 use windlass::{
     model::{
         Unwind,
-        journal::{Mark, Op},
+        journal::{CallEvent, CallKind},
     },
     operate::views::{EntryResult, EntryView, Journal},
 };
@@ -80,16 +80,16 @@ fn entry_text(entry: &EntryView) -> String {
     };
     match (entry.op, entry.mark, value) {
         (_, _, Value::Null) => String::new(),
-        (Op::Child, Mark::Begun, Value::String(id)) => format!("job {id}"),
-        (Op::Branch, Mark::Begun, _) => "opened".to_owned(),
-        (Op::Branch, Mark::Done, _) => "sealed".to_owned(),
-        (Op::Merge, Mark::Done, merged) => {
+        (CallKind::Child, CallEvent::Begun, Value::String(id)) => format!("job {id}"),
+        (CallKind::Branch, CallEvent::Begun, _) => "opened".to_owned(),
+        (CallKind::Branch, CallEvent::Done, _) => "sealed".to_owned(),
+        (CallKind::Merge, CallEvent::Done, merged) => {
             let count = |what: &str| format!("{} {what}", out::thousands(merged[what].as_u64().unwrap_or(0)));
             ["spawned", "done", "failed", "cancelled"].map(count).join(", ")
         }
         (
-            Op::Sleep | Op::Signal | Op::WaitUntil | Op::ContinueIf | Op::Merge,
-            Mark::Begun,
+            CallKind::Sleep | CallKind::Signal | CallKind::WaitUntil | CallKind::ContinueIf | CallKind::Merge,
+            CallEvent::Begun,
             Value::String(at),
         ) => format!("until {at}"),
         (_, _, value) => short(&value.to_string()),

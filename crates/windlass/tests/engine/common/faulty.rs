@@ -6,7 +6,8 @@ use tokio::sync::RwLock;
 use windlass::{
     Engine, JobId,
     model::{
-        Change, JournalEntry, NewJob, NewSignal, Payload, Rev, Signal, SubmitOutcome, Time, Verdict, WorkerId,
+        Change, CommitOutcome, JournalEntry, NewJob, NewSignal, Payload, Rev, Signal, SubmitOutcome, Time,
+        WorkerId,
     },
     store::{self, *},
 };
@@ -96,7 +97,7 @@ impl<F: Faults> Wrapper for FaultyStore<F> {
         })
     }
 
-    fn commit<'a>(&'a self, now: Now, changes: &'a [Change]) -> Fut<'a, Vec<Verdict>> {
+    fn commit<'a>(&'a self, now: Now, changes: &'a [Change]) -> Fut<'a, Vec<CommitOutcome>> {
         Box::pin(async move {
             self.faults.at(Call::Commit).await?;
             let verdicts = self.store.commit(now, changes).await?;
@@ -105,7 +106,7 @@ impl<F: Faults> Wrapper for FaultyStore<F> {
         })
     }
 
-    fn transact<'a>(&'a self, now: Now, work: Work<'a>) -> Fut<'a, Option<Verdict>> {
+    fn transact<'a>(&'a self, now: Now, work: Work<'a>) -> Fut<'a, Option<CommitOutcome>> {
         Box::pin(async move {
             let verdict = self.store.transact(now, work).await?;
             self.faults.at(Call::Transacted).await?;

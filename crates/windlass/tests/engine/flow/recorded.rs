@@ -4,7 +4,7 @@ use std::fmt;
 
 use windlass::{
     JobError, Reason,
-    model::journal::{Mark, Op},
+    model::journal::{CallEvent, CallKind},
     prelude::*,
     testing::Lab,
 };
@@ -301,12 +301,12 @@ async fn a_slow_step_does_not_delay_a_concurrent_wait(on: On) {
     job.signal("ask", "quick").await.expect("sent");
     assert_eq!(job.result().await.expect("done"), ["slow", "quick"]);
     let journal = engine.inspect().journal(job.id(), None, 99).await.expect("a journal");
-    let ends: Vec<(Op, &str)> = journal
+    let ends: Vec<(CallKind, &str)> = journal
         .iter()
-        .filter(|entry| entry.mark == Mark::Done)
+        .filter(|entry| entry.mark == CallEvent::Done)
         .map(|entry| (entry.op, entry.name.as_str()))
         .collect();
-    assert_eq!(ends, [(Op::Signal, "ask"), (Op::Step, "answer"), (Op::Step, "slow")]);
+    assert_eq!(ends, [(CallKind::Signal, "ask"), (CallKind::Step, "answer"), (CallKind::Step, "slow")]);
     engine.stop().await;
 }
 

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, ops::ControlFlow, sync::Mutex};
 
 use windlass::{
     CatchUp, State, Time, Unit,
-    model::{JournalEntry, calendar::Missed, journal::Op},
+    model::{JournalEntry, calendar::Missed, journal::CallKind},
     prelude::*,
     testing::{Lab, LabJob},
 };
@@ -78,7 +78,7 @@ struct Year {
 
 async fn missed_of(lab: &Lab, job: Beating) -> Vec<Missed> {
     let is_summary = |entry: &JournalEntry| {
-        entry.op == Op::Repeat && entry.key.as_ref().is_some_and(|key| key.starts_with("missed "))
+        entry.op == CallKind::Repeat && entry.key.as_ref().is_some_and(|key| key.starts_with("missed "))
     };
     let journal = lab.journal(job).await;
     assert!(journal.len() < 20, "{journal:#?}");

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use windlass::{JobError, Reason, State, model::journal::Mark, prelude::*, testing::Lab};
+use windlass::{JobError, Reason, State, model::journal::CallEvent, prelude::*, testing::Lab};
 
 use super::{On, on_every_store, ran, times};
 use crate::common::until;
@@ -377,11 +377,11 @@ async fn a_source_that_changes_diverges(on: On) {
             other => panic!("{other:?}"),
         }
         let journal = lab.journal(job).await;
-        let recorded: Vec<(Mark, &str)> =
+        let recorded: Vec<(CallEvent, &str)> =
             journal.iter().map(|entry| (entry.mark, entry.name.as_str())).collect();
         assert_eq!(
             recorded,
-            [(Mark::DoneWithUndo, "pay"), (Mark::Begun, "changing")],
+            [(CallEvent::DoneWithUndo, "pay"), (CallEvent::Begun, "changing")],
             "the journal is unchanged"
         );
         assert_eq!(times(format!("{}/refund", job.id())), 0, "nothing is undone");

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, sync::Mutex, time::Duration};
 
 use windlass::{
     JobError, Reason, State, Time,
-    model::journal::Mark,
+    model::journal::CallEvent,
     prelude::*,
     store::{ControlOutcome, JobAction, ReapRequest},
     testing::Lab,
@@ -90,7 +90,7 @@ async fn lab(on: On) -> (crate::common::TestStore, Lab) {
 /// The keys of the steps that were undone, in order.
 async fn undone(lab: &Lab, job: windlass::testing::LabJob<Vec<String>>) -> Vec<String> {
     let journal = lab.journal(job).await;
-    let undone = journal.into_iter().filter(|entry| entry.mark == Mark::Undone);
+    let undone = journal.into_iter().filter(|entry| entry.mark == CallEvent::Undone);
     undone.map(|entry| entry.key.unwrap_or_default()).collect()
 }
 
@@ -369,7 +369,7 @@ async fn names_step_not_undone(lab: &Lab, job: windlass::testing::LabJob<Vec<Str
     let journal = lab.journal(job).await;
     let left: Vec<&str> = journal
         .iter()
-        .filter(|entry| entry.mark == Mark::NotUndone)
+        .filter(|entry| entry.mark == CallEvent::NotUndone)
         .map(|entry| entry.name.as_str())
         .collect();
     assert_eq!(left, ["charge"]);

@@ -10,7 +10,8 @@ use std::{
 use futures_util::{FutureExt, StreamExt, stream::FuturesUnordered};
 use serde_json::value::RawValue;
 use windlass_model::{
-    BranchMember, Failure, FirstAttempt, NewJob, Outcome, Payload, Retry, Step, Time, Verdict, failure::class,
+    BranchMember, CommitOutcome, Failure, FirstAttempt, NewJob, Outcome, Payload, Retry, StepWrites, Time,
+    failure::class,
 };
 use windlass_runtime::{Attempt, StepResult, StepWriter};
 
@@ -259,19 +260,19 @@ impl RunningBlock<'_> {
             return Ok(None);
         }
         let data = self.encode(serde_json::to_vec(&self.progress).unwrap_or_default())?;
-        let step = Step {
+        let step = StepWrites {
             stage: Some((BLOCK.into(), data)),
             items: std::mem::take(&mut self.uncommitted),
             promoted: self.take_promoted()?,
             first_attempts: std::mem::take(&mut self.first_attempts),
-            ..Step::default()
+            ..StepWrites::default()
         };
         Ok(match StepWriter::commit_detached(&self.attempt, step).await {
-            Verdict::Committed => None,
-            Verdict::Halted => Some(StepResult::Halted),
-            Verdict::Fenced => Some(StepResult::ClaimOver),
-            Verdict::Refused(_) if self.attempt.writer.is_closed() => Some(StepResult::ClaimOver),
-            Verdict::Refused(why) => return Err(Failure::stop(why).class(class::REFUSED)),
+            CommitOutcome::Committed => None,
+            CommitOutcome::Halted => Some(StepResult::Halted),
+            CommitOutcome::Fenced => Some(StepResult::ClaimOver),
+            CommitOutcome::Refused(_) if self.attempt.writer.is_closed() => Some(StepResult::ClaimOver),
+            CommitOutcome::Refused(why) => return Err(Failure::stop(why).class(class::REFUSED)),
         })
     }
 
@@ -279,7 +280,7 @@ impl RunningBlock<'_> {
     fn end(mut self) -> Result<StepResult, Failure> {
         let output = self.encode(serde_json::to_vec(&self.progress).unwrap_or_default())?;
         let first_attempts = std::mem::take(&mut self.first_attempts);
-        let step = Step { promoted: self.take_promoted()?, first_attempts, ..Step::default() };
+        let step = StepWrites { promoted: self.take_promoted()?, first_attempts, ..StepWrites::default() };
         let step = (!step.promoted.is_empty()).then(|| Box::new(step));
         Ok(StepResult::Commit { step, outcome: Outcome::Done(output) })
     }
