@@ -14,10 +14,11 @@ use windlass_model::{BranchNo, Failure, Merge, journal::CallKind};
 use super::{
     Boxed,
     core::Core,
+    fault::{misuse, source_location},
     journal::CallEnd,
     merge::{MergeCall, Reduce, Reducing},
     parts::{Part, PartError, Parts, RawParts, number_of},
-    state::{BranchState, misuse, source_location},
+    state::BranchState,
 };
 use crate::branch::{Chunk, IntoChild, Merged, Plan, Source, items_of, wait_for_room};
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde::{Serialize, de::DeserializeOwned};
 use windlass_model::{Failure, Payload, failure::class, limits::check_key};
 
-use super::{core::Core, state::misuse};
+use super::{core::Core, fault::misuse};
 use crate::codec::Codecs;
 
 /// The context of a workflow: named values, committed with the step before or after which they are set, that others can read
@@ -17,7 +17,7 @@ pub struct Context<'f> {
 impl Context<'_> {
     /// Returns a value, if it is set.
     pub fn get<T: DeserializeOwned>(&self, name: &str) -> Result<Option<T>, Failure> {
-        let value = self.core.lock().context.get(name).cloned();
+        let value = self.core.lock().context.values.get(name).cloned();
         let Some(Value(value)) = value else { return Ok(None) };
         serde_json::from_value(value).map(Some).map_err(|error| {
             let text = format!("the value {name:?} of the context does not decode ({error})");
@@ -27,7 +27,7 @@ impl Context<'_> {
 
     /// Whether a value is set.
     pub fn has(&self, name: &str) -> bool {
-        self.core.lock().context.contains_key(name)
+        self.core.lock().context.values.contains_key(name)
     }
 
     /// Sets a value. It is written with the next commit of the workflow.

@@ -24,11 +24,13 @@ use windlass_model::{
 use windlass_runtime::Attempt;
 
 use super::{
+    call::{AfterCommit, Call, CallSpec, CallStatus, CallWait, Phase},
     context::Value,
+    fault::nested,
     journal::{CallEnd, Ident, Journal, RetryState},
-    state::{AfterCommit, Call, CallSpec, CallStatus, CallWait, NOW, Phase, RESUMED, RunState, nested},
+    state::{NOW, RESUMED, RunState},
 };
-use crate::machine::Services;
+use crate::{codec::Codecs, machine::Services};
 
 thread_local! {
     /// The workflow whose code this thread is polling or waking.
@@ -88,7 +90,7 @@ impl Core {
                 payload,
                 now,
             );
-            state.pending.entries.push(entry);
+            state.pending.push(entry);
         }
     }
 
@@ -146,7 +148,7 @@ impl Core {
                 Some(id)
             }
             Err(fault) => {
-                state.fault.get_or_insert(fault);
+                state.code.fault.get_or_insert(fault);
                 None
             }
         }
@@ -155,11 +157,11 @@ impl Core {
     /// Returns what a call's future does next.
     pub(super) fn poll_call(&self, id: usize, cx: &Context<'_>) -> CallStatus {
         let mut state = self.lock();
-        let Some(call) = state.calls[id].as_mut() else { return CallStatus::Pending };
+        let Some(call) = state.calls.get_mut(id) else { return CallStatus::Pending };
         match &call.phase {
             Phase::Ready(..) => {
                 let phase = std::mem::replace(&mut call.phase, Phase::Finished);
-                state.remove(id);
+                state.calls.remove(id);
                 match phase {
                     Phase::Ready(seq, ending) => CallStatus::Ready(seq, ending),
                     _ => CallStatus::Pending,
@@ -183,23 +185,23 @@ impl Core {
     /// Removes a call whose future was dropped: nobody awaits its end.
     pub(super) fn abandon_call(&self, id: usize) {
         let mut state = self.lock();
-        if let Some(Call { phase: Phase::Recorded(seq), .. }) = &state.calls[id] {
+        if let Some(Call { phase: Phase::Recorded(seq), .. }) = state.calls.get(id) {
             let seq = *seq;
-            state.undelivered.remove(&seq);
-            let ident = state.calls[id].as_ref().map(|call| call.ident.clone());
+            state.delivered.next.remove(&seq);
+            let ident = state.calls.get(id).map(|call| call.ident.clone());
             ident.iter().for_each(|ident| state.journal.mark_reached(ident));
         }
-        state.remove(id);
-        state.finished.retain(|finished| finished.call != id);
-        if state.transacting == Some(id) {
-            state.transacting = None;
+        state.calls.remove(id);
+        state.calls.finished.retain(|finished| finished.call != id);
+        if state.calls.transacting == Some(id) {
+            state.calls.transacting = None;
         }
     }
 
     /// Returns the sequence number and result of a call that succeeded, whether or not its end was delivered.
     pub(super) fn success_of(&self, id: usize) -> Option<(i32, Payload)> {
         let state = self.lock();
-        let call = state.calls.get(id)?.as_ref()?;
+        let call = state.calls.get(id)?;
         let (seq, ending) = match &call.phase {
             Phase::Ready(seq, ending) => (*seq, ending.clone()),
             _ => state.journal.calls.of(&call.ident)?.end.clone()?,
@@ -228,11 +230,11 @@ impl Core {
         impl Drop for Outside<'_> {
             fn drop(&mut self) {
                 CURRENT_WORKFLOW.set(self.1);
-                self.0.lock().polled_step = None;
+                self.0.lock().code.polled_step = None;
                 self.0.set_poll_deadline(Some(super::driver::MAX_POLL));
             }
         }
-        self.lock().polled_step = Some(name.to_owned());
+        self.lock().code.polled_step = Some(name.to_owned());
         // A body that blocks its thread for longer than it may run ends the attempt, as a task does.
         self.set_poll_deadline(limit.map(|limit| limit.saturating_add(super::driver::MAX_POLL)));
         let _outside = Outside(self, CURRENT_WORKFLOW.replace(0));
@@ -247,7 +249,7 @@ impl Core {
 
     /// Wakes the future of a call.
     pub(super) fn wake_call(self: &Arc<Self>, id: usize) {
-        let waker = self.lock().calls.get_mut(id).and_then(|call| call.as_mut()?.waker.take());
+        let waker = self.lock().calls.get_mut(id).and_then(|call| call.waker.take());
         if let Some(waker) = waker {
             self.run_as_code(|| waker.wake());
         }
@@ -259,8 +261,10 @@ impl Core {
             Ok(payload) => payload,
             Err(failure) => return self.fail_or_retry_call(id, failure, &Retry::never()),
         };
-        let sets = self.lock().calls[id]
-            .as_mut()
+        let sets = self
+            .lock()
+            .calls
+            .get_mut(id)
             .map(|call| std::mem::take(&mut call.context_sets))
             .unwrap_or_default();
         let encode = |(name, value): (String, Value)| {
@@ -286,7 +290,7 @@ impl Core {
         let now = self.now();
         let random = self.random();
         let mut state = self.lock();
-        let Some(call) = state.calls[id].as_ref() else { return };
+        let Some(call) = state.calls.get(id) else { return };
         let ident = call.ident.clone();
         let recorded = state.journal.calls.of(&ident);
         let retry_counts =
@@ -299,10 +303,10 @@ impl Core {
                 let tried = RetryState { tries, retry_counts, next_at, failure };
                 let payload = Payload::json(serde_json::to_vec(&tried).unwrap_or_default());
                 let entry = state.entry(id, CallEvent::Tried, payload, now);
-                state.pending.entries.push(entry);
+                state.pending.push(entry);
                 state.journal.recorded_mut(&ident).tried = Some(tried);
                 let wait = CallWait { due_at: Some(next_at), runs_body: true, ..CallWait::default() };
-                state.mark_finished(id, AfterCommit::Wait(wait));
+                state.calls.mark_finished(id, AfterCommit::Wait(wait));
             }
             decision => {
                 let reason = match decision {
@@ -318,14 +322,12 @@ impl Core {
     pub(super) fn wait_again(&self, id: usize, wait: CallWait) {
         let mut state = self.lock();
         state.consume_signal(id);
-        state.mark_finished(id, AfterCommit::Wait(wait));
+        state.calls.mark_finished(id, AfterCommit::Wait(wait));
     }
 
     /// Encodes a result.
     pub(super) fn encode(&self, plain: Vec<u8>) -> Result<Payload, Failure> {
-        self.services.codecs.encode(plain).map_err(|error| {
-            Failure::stop(format!("what is to be kept cannot be written: {error}")).class(class::REFUSED)
-        })
+        encode_payload(&self.services.codecs, plain)
     }
 
     /// Refuses a result that is too large.
@@ -344,7 +346,7 @@ impl Core {
 
     /// Notes a fault of the code. The code cannot catch it: it is not polled again.
     pub(super) fn fault(&self, failure: Failure) {
-        self.lock().fault.get_or_insert(failure);
+        self.lock().code.fault.get_or_insert(failure);
         self.driver.wake();
     }
 
@@ -355,7 +357,7 @@ impl Core {
             None => state.set(name, value),
             // A body that outlives its attempt sets nothing.
             Some((id, ident)) => {
-                if let Some(call) = state.calls.get_mut(id).and_then(Option::as_mut)
+                if let Some(call) = state.calls.get_mut(id)
                     && call.ident == *ident
                     && matches!(call.phase, Phase::Running)
                 {
@@ -368,9 +370,9 @@ impl Core {
     /// Returns a number that is the same on every replay and different for every call.
     pub(super) fn draw_random(&self) -> u64 {
         let mut state = self.lock();
-        state.draws += 1;
+        state.delivered.draws += 1;
         let run = self.job.stage.as_deref().unwrap_or_default();
-        let seed = format!("{}/{run}/{}/{}", self.job.id, state.last_delivered, state.draws);
+        let seed = format!("{}/{run}/{}/{}", self.job.id, state.delivered.last, state.delivered.draws);
         let digest = windlass_model::job::digest(NOW, &Payload::json(seed.into_bytes()));
         let mut bytes = [0; 8];
         bytes.copy_from_slice(&digest[..8]);
@@ -380,11 +382,18 @@ impl Core {
     /// Whether a durable call may be made here. If not, the fault is noted.
     pub(super) fn may_call(&self, what: &str) -> bool {
         let mut state = self.lock();
-        let Some(inside) = state.polled_step.clone() else { return true };
+        let Some(inside) = state.code.polled_step.clone() else { return true };
         let fault = nested(what, &inside);
-        state.fault.get_or_insert(fault);
+        state.code.fault.get_or_insert(fault);
         false
     }
+}
+
+/// Encodes a payload of a journal entry.
+pub(super) fn encode_payload(codecs: &Codecs, plain: Vec<u8>) -> Result<Payload, Failure> {
+    codecs.encode(plain).map_err(|error| {
+        Failure::stop(format!("what is to be kept cannot be written: {error}")).class(class::REFUSED)
+    })
 }
 
 /// Wakes the driver for the body of a step.

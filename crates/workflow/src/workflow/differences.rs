@@ -3,8 +3,10 @@
 use windlass_model::{WaitCondition, journal::CallKind};
 
 use super::{
+    call::{Call, Phase, Start},
+    fault::source_location,
     journal::RecordedCall,
-    state::{Call, Phase, RunState, Start, source_location},
+    state::RunState,
     undo_record::is_undo_try,
 };
 
@@ -48,7 +50,7 @@ impl Differences {
             }
             let seq =
                 recorded.end.as_ref().map(|(seq, _)| *seq).or(recorded.begun.as_ref().map(|(seq, _)| *seq));
-            ahead |= seq.is_some_and(|seq| seq > state.last_delivered);
+            ahead |= seq.is_some_and(|seq| seq > state.delivered.last);
             let call = CallDifference {
                 op: recorded.op,
                 name: name.into(),
@@ -67,7 +69,7 @@ impl Differences {
                 && recorded.is_none_or(|recorded| recorded.begun.is_none() && recorded.tried.is_none())
         };
         let new =
-            state.under_way().map(|(_, call)| call).filter(|call| differs && is_new(call)).map(|call| {
+            state.calls.iter().map(|(_, call)| call).filter(|call| differs && is_new(call)).map(|call| {
                 // The key distinguishes waits for the same signal; the signal's name is what the job waits for.
                 let name = match &call.start {
                     Start::Signal { awaited, .. } => awaited.name.clone(),

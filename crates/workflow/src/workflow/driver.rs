@@ -1,5 +1,7 @@
-//! Drives a workflow: polls its code, delivers recorded ends, begins calls that are not recorded, commits what has ended, and
-//! parks the job when all its calls wait.
+//! Drives a workflow: performs what [`RunState::decide`] decides.
+//!
+//! The driver polls the code, commits the pending writes, waits, and reads the inbox and the ends of children. It reports what came
+//! of that as the next event, until the workflow ends or parks, or its claim is over.
 
 use std::{
     future::poll_fn,
@@ -9,23 +11,28 @@ use std::{
     time::{Duration, Instant},
 };
 
-use windlass_model::{CommitOutcome, Failure, JobId, NewJob, Outcome, StepWrites, Unwind, journal::CallKind};
+use windlass_model::{CommitOutcome, Failure, JobId, Outcome, Signal, StepWrites, Time, Unwind};
 use windlass_runtime::{Attempt, StepResult};
+use windlass_store::JobEnd;
 
+#[cfg(doc)]
+use super::state::RunState;
 use super::{
     Boxed,
     context::Value,
     core::{Core, RootWaker},
+    decide::{Action, Event, Inputs},
     differences::Differences,
-    state::{AfterCommit, Phase, misuse, source_location},
+    fault::misuse,
 };
+use crate::store_retry::retry_unavailable;
 
 /// How long the code may run between two durable calls: longer blocks the thread.
 pub(super) const MAX_POLL: Duration = Duration::from_secs(10);
 /// How many steps a workflow may commit without waiting: more is taken for an endless loop.
 const MAX_STEPS: u32 = 1_000_000;
-/// How often the code may ask to be polled again before the driver decides what else to do.
-const MAX_REPOLLS: u32 = 10_000;
+/// How often the inbox is read while bodies are running.
+const INBOX_INTERVAL: Duration = Duration::from_millis(500);
 
 /// The code of a workflow, which returns its output as JSON.
 pub(super) type Root = Boxed<'static, Result<Vec<u8>, Failure>>;
@@ -37,47 +44,27 @@ pub(super) struct Driver {
     root: Option<Root>,
     /// The waker that the code is polled with.
     waker: Waker,
+    /// The number of steps that this attempt has committed.
     steps: u32,
-    /// Whether the inbox was read since the set of waits last changed.
-    pub(super) inbox_read: bool,
-    /// When the inbox is read next while steps are running.
-    pub(super) next_inbox_read: Option<Instant>,
-    /// Children whose ends were queried.
-    pub(super) queried_children: Vec<JobId>,
+    /// When the inbox is read next while bodies are running.
+    next_inbox_read: Option<Instant>,
 }
 
-/// What the driver does after it has polled the code.
-enum NextAction {
-    /// Poll the code again.
-    Poll,
-    /// Commit what has ended.
-    Commit,
-    /// Commit everything that is pending.
-    Flush,
-    /// Wait until something happens.
-    Wait,
-    /// Park the job.
-    Park,
-    /// End the attempt: the job is being cancelled.
-    Halt,
-    /// Fail: the code waits, but no call of it is open.
-    Stuck,
-    /// End the replay: all recorded ends were delivered.
-    Live,
+/// How driving the code ended.
+enum CodeEnd {
+    Returned(Result<Vec<u8>, Failure>),
+    /// All recorded ends were delivered.
+    Replayed,
+    /// The job is being cancelled.
+    Cancelled,
+    /// The attempt ends like this.
+    AttemptOver(StepResult),
 }
 
 impl Driver {
     pub(super) fn new(core: Arc<Core>, root: Root) -> Driver {
         let waker = Waker::from(Arc::new(RootWaker(Arc::clone(&core))));
-        Driver {
-            core,
-            root: Some(root),
-            waker,
-            steps: 0,
-            inbox_read: false,
-            next_inbox_read: None,
-            queried_children: Vec::new(),
-        }
+        Driver { core, root: Some(root), waker, steps: 0, next_inbox_read: None }
     }
 
     pub(super) fn attempt(&self) -> &Arc<Attempt> {
@@ -88,19 +75,19 @@ impl Driver {
     pub(super) async fn run(mut self) -> Result<StepResult, Failure> {
         let unwinding = self.core.job.unwind.clone();
         match self.run_code(unwinding.is_some()).await {
-            Ok(CodeResult::Returned(result)) => {
+            Ok(CodeEnd::Returned(result)) => {
                 self.drop_root();
                 match unwinding {
                     Some(unwind) => self.unwind(*unwind, false).await,
                     None => self.finish(result).await,
                 }
             }
-            Ok(CodeResult::Replayed) => {
+            Ok(CodeEnd::Replayed) => {
                 self.drop_root();
                 self.unwind(*unwinding.expect("only replayed if it is being unwound"), false).await
             }
-            Ok(CodeResult::AttemptOver(result)) => Ok(result),
-            Ok(CodeResult::Halt) => {
+            Ok(CodeEnd::AttemptOver(result)) => Ok(result),
+            Ok(CodeEnd::Cancelled) => {
                 // This attempt commits what has ended and runs the undos: nothing else ends the job meanwhile.
                 self.drop_root();
                 let failure = self.attempt().cancel_requested_by().map(|actor| actor.failure());
@@ -131,59 +118,61 @@ impl Driver {
     }
 
     /// Drives the code until it has returned; with `replay`, until all recorded ends were delivered.
-    async fn run_code(&mut self, replay: bool) -> Result<CodeResult, Failure> {
-        let mut repolls = 0;
+    async fn run_code(&mut self, replay: bool) -> Result<CodeEnd, Failure> {
+        let mut event = self.poll().await;
         loop {
-            if let Poll::Ready(result) = self.poll().await {
-                self.check_fault()?;
-                return Ok(CodeResult::Returned(result));
-            }
-            self.check_fault()?;
-            let result = self.core.lock().claim_ended.take();
-            if let Some(result) = result {
-                return Ok(CodeResult::AttemptOver(result));
-            }
-            if replay && self.core.lock().continue_input.is_some() {
-                return Ok(CodeResult::Replayed);
-            }
-            if let Some(result) = self.continue_as_new()? {
-                return Ok(CodeResult::AttemptOver(result));
-            }
-            if self.core.take_repoll() && repolls < MAX_REPOLLS {
-                repolls += 1;
-                continue;
-            }
-            match self.next_action(replay)? {
-                NextAction::Poll => {}
-                NextAction::Live => return Ok(CodeResult::Replayed),
-                flush @ (NextAction::Commit | NextAction::Flush) => {
-                    let flush = matches!(flush, NextAction::Flush);
-                    if let Some(result) = self.commit(None, flush).await? {
-                        return Ok(CodeResult::AttemptOver(result));
-                    }
+            event = match self.decide(event, replay) {
+                Action::Poll { wake } => {
+                    wake.into_iter().for_each(|id| self.core.wake_call(id));
+                    self.poll().await
                 }
-                NextAction::Wait => {
-                    if self.wait().await? {
-                        return Ok(CodeResult::Halt);
+                Action::Commit => {
+                    let children = !self.core.lock().pending.children.is_empty();
+                    if let Some(result) = self.commit(None).await? {
+                        return Ok(CodeEnd::AttemptOver(result));
                     }
+                    Event::Committed { children }
                 }
-                NextAction::Park => {
-                    if self.refresh_waits().await? {
-                        continue;
-                    }
-                    return Ok(CodeResult::AttemptOver(self.park()?));
+                Action::Wait { until, reads_inbox } => self.wait(until, reads_inbox).await,
+                Action::ReadInbox => self.read_inbox().await.map_or_else(Event::ReadFailed, Event::InboxRead),
+                Action::ReadChildren(ids) => {
+                    self.read_children(ids).await.map_or_else(Event::ReadFailed, Event::ChildrenRead)
                 }
-                NextAction::Halt => return Ok(CodeResult::Halt),
-                NextAction::Stuck => return Err(self.foreign_wait()),
-            }
-            repolls = 0;
+                Action::Park(wait) => {
+                    let (step, outcome) = (Some(Box::new(self.take_step()?)), Outcome::Wait(wait));
+                    return Ok(CodeEnd::AttemptOver(StepResult::Commit { step, outcome }));
+                }
+                Action::ContinueAsNew(input) => return self.continue_as_new(input).map(CodeEnd::AttemptOver),
+                Action::Finish(result) => return Ok(CodeEnd::Returned(result)),
+                Action::Cancel => return Ok(CodeEnd::Cancelled),
+                Action::EndReplay => return Ok(CodeEnd::Replayed),
+                Action::EndAttempt(result) => return Ok(CodeEnd::AttemptOver(result)),
+                Action::Fail(failure) => return Err(failure),
+            };
         }
     }
 
+    fn decide(&self, event: Event, replay: bool) -> Action {
+        let core = &*self.core;
+        let inputs = Inputs {
+            now: core.now(),
+            cancel_requested: core
+                .attempt
+                .as_ref()
+                .is_some_and(|attempt| attempt.cancel_requested_by().is_some()),
+            replay,
+            one_commit: core.one_commit,
+            job: core.job.id,
+            claimed_wait: core.job.wait.as_ref(),
+            codecs: &core.services.codecs,
+        };
+        core.lock().decide(event, &inputs)
+    }
+
     /// Polls the code once.
-    async fn poll(&mut self) -> Poll<Result<Vec<u8>, Failure>> {
+    async fn poll(&mut self) -> Event {
         let (core, waker) = (Arc::clone(&self.core), self.waker.clone());
-        poll_fn(|cx: &mut Context<'_>| {
+        let polled = poll_fn(|cx: &mut Context<'_>| {
             core.register_driver(cx);
             // This poll serves all earlier requests to poll again.
             core.take_repoll();
@@ -197,106 +186,69 @@ impl Driver {
             core.set_poll_deadline(None);
             Poll::Ready(polled)
         })
-        .await
-    }
-
-    /// Returns the fault of the code, if there is one.
-    fn check_fault(&self) -> Result<(), Failure> {
-        if let Some(fault) = self.core.lock().fault.take() {
-            return Err(fault);
-        }
-        if self.core.has_foreign_wake() { Err(self.foreign_wait()) } else { Ok(()) }
-    }
-
-    fn foreign_wait(&self) -> Failure {
-        let state = self.core.lock();
-        let near = match &state.last_call_at {
-            Some(line) => format!("after the durable call at {}", source_location(line)),
-            None => "before its first durable call".to_owned(),
+        .await;
+        let returned = match polled {
+            Poll::Ready(result) => Some(result),
+            Poll::Pending => None,
         };
-        misuse(format!(
-            "the workflow waits, {near}, for something that is not durable: a timer, channel, lock, socket or task that is \
-             awaited in the workflow itself. It would be lost with the process and is not replayed. Put it into a step, or use \
-             `flow.sleep`, `flow.signal` or `flow.child`."
-        ))
+        let (foreign_wake, repoll) = (core.has_foreign_wake(), core.take_repoll());
+        Event::Polled { returned, foreign_wake, repoll }
     }
 
-    /// Decides what to do after the code was polled.
-    fn next_action(&mut self, replay: bool) -> Result<NextAction, Failure> {
-        let mut state = self.core.lock();
-        if let Some(id) = state.deliver() {
-            drop(state);
-            self.core.wake_call(id);
-            return Ok(NextAction::Poll);
+    /// Waits until a body is woken, until a time, or until the grace period of a cancel is over.
+    async fn wait(&mut self, until: Option<Time>, reads_inbox: bool) -> Event {
+        let attempt = Arc::clone(self.attempt());
+        let (now, env) = (self.core.now(), self.core.services.env.clone());
+        let mut sleep_for = until.map(|until| until.since(now));
+        if reads_inbox {
+            // A fixed time, so that bodies that wake often cannot postpone it.
+            let read_at = *self.next_inbox_read.get_or_insert_with(|| env.instant() + INBOX_INTERVAL);
+            let remaining = read_at.saturating_duration_since(env.instant());
+            sleep_for = Some(sleep_for.map_or(remaining, |sleep_for| sleep_for.min(remaining)));
         }
-        if replay {
-            return Ok(NextAction::Live);
-        }
-        let new: Vec<usize> = state
-            .under_way()
-            .filter(|(_, call)| matches!(call.phase, Phase::New))
-            .filter(|(_, call)| call.op != CallKind::Transaction || state.transacting.is_none())
-            .map(|(id, _)| id)
-            .collect();
-        // A transaction is committed alone: everything before it is committed first.
-        let transacts =
-            |id: &&usize| state.calls[**id].as_ref().is_some_and(|call| call.op == CallKind::Transaction);
-        let transaction = new.iter().find(transacts).copied();
-        if transaction.is_some() && !state.pending.is_empty() {
-            return Ok(NextAction::Flush);
-        }
-        let new = match transaction {
-            Some(id) => vec![id],
-            None => new,
-        };
-        drop(state);
-        if !new.is_empty() && self.attempt().cancel_requested_by().is_none() {
-            self.inbox_read = false;
-            self.core.lock().live = true;
-            for id in new {
-                self.begin(id)?;
-                self.core.wake_call(id);
+        let core = Arc::clone(&self.core);
+        let mut first = true;
+        let woken = poll_fn(move |cx: &mut Context<'_>| {
+            core.register_driver(cx);
+            // Wakes between the last poll and this one are served by polling the code once more.
+            if std::mem::take(&mut first) { Poll::Pending } else { Poll::Ready(()) }
+        });
+        let sleep = async {
+            match sleep_for {
+                Some(sleep_for) => env.sleep(sleep_for).await,
+                None => std::future::pending().await,
             }
-            return Ok(NextAction::Poll);
+        };
+        tokio::select! {
+            biased;
+            () = attempt.cancel_deadline() => Event::GracePeriodOver,
+            () = sleep => {
+                let read_inbox = self.next_inbox_read.take_if(|at| *at <= env.instant()).is_some();
+                Event::TimeOver { read_inbox }
+            }
+            () = woken => Event::BodyWoken,
         }
-        let state = self.core.lock();
-        let runs = |call: &super::state::Call| matches!(call.phase, Phase::Running | Phase::CanStart);
-        if self.attempt().cancel_requested_by().is_some() && !state.under_way().any(|(_, call)| runs(call)) {
-            return Ok(NextAction::Halt);
-        }
-        if !state.finished.is_empty() && state.transacting.is_none() {
-            return Ok(NextAction::Commit);
-        }
-        let running = state
-            .under_way()
-            .any(|(_, call)| matches!(call.phase, Phase::Running | Phase::CanStart | Phase::Finished));
-        if running {
-            return Ok(match state.pending.children.is_empty() || state.transacting.is_some() {
-                true => NextAction::Wait,
-                false => NextAction::Commit,
-            });
-        }
-        if state.under_way().next().is_none() {
-            return Ok(NextAction::Stuck);
-        }
-        // Another job may hold the key or unique name of a child: whether the child was submitted is known after the commit.
-        let in_doubt = |child: &NewJob| child.key.is_some() || child.settings.unique.is_some();
-        if state.pending.children.iter().any(in_doubt) {
-            return Ok(NextAction::Commit);
-        }
-        drop(state);
-        // A wait that is over must not park the job.
-        Ok(if self.complete_waits() { NextAction::Poll } else { NextAction::Park })
     }
 
-    /// Takes everything that is pending.
+    async fn read_inbox(&mut self) -> Result<Vec<Signal>, Failure> {
+        let store = Arc::clone(&self.core.services.store);
+        retry_unavailable!(store.inspect().inbox(self.core.job.id, usize::MAX))
+    }
+
+    async fn read_children(&mut self, ids: Vec<JobId>) -> Result<Vec<(JobId, Option<JobEnd>)>, Failure> {
+        let store = Arc::clone(&self.core.services.store);
+        let ends = retry_unavailable!(store.job_ends(&ids))?;
+        Ok(ids.into_iter().zip(ends).collect())
+    }
+
+    /// Takes the pending writes.
     pub(super) fn take_step(&self) -> Result<StepWrites, Failure> {
         let mut state = self.core.lock();
         let mut pending = std::mem::take(&mut state.pending);
-        let mut values = std::mem::take(&mut state.unwritten_context);
+        let mut values = std::mem::take(&mut state.context.unwritten);
         values.append(&mut pending.context);
         if std::mem::take(&mut state.journal.forked) {
-            let all = state.context.clone();
+            let all = state.context.values.clone();
             values = all.into_iter().chain(values).collect();
         }
         let encode = |(name, value): (String, Value)| {
@@ -319,46 +271,27 @@ impl Driver {
         })
     }
 
-    /// Commits what has ended, so that it can be delivered. Returns how the attempt ends, if it does.
-    pub(super) async fn commit(
-        &mut self,
-        unwind: Option<Unwind>,
-        flush: bool,
-    ) -> Result<Option<StepResult>, Failure> {
-        {
-            let state = &mut *self.core.lock();
-            let nothing = state.pending.is_empty() || (self.core.one_commit && !flush);
-            let must_commit = !state.pending.children.is_empty() || !state.pending.branches.is_empty();
-            if unwind.is_none() && !must_commit && nothing {
-                record_finished(state);
-                return Ok(None);
-            }
-        }
+    /// Commits the pending writes. Returns how the attempt ends, if it does.
+    pub(super) async fn commit(&mut self, unwind: Option<Unwind>) -> Result<Option<StepResult>, Failure> {
         self.steps += 1;
         if self.core.job.steps_since_wait.saturating_add(self.steps) > MAX_STEPS {
             return Err(endless());
         }
         let step = StepWrites { unwind: unwind.map(Box::new), ..self.take_step()? };
-        let has_children = !step.children.is_empty();
         let attempt = Arc::clone(self.attempt());
         match attempt.writer.commit(&attempt, step).await {
-            CommitOutcome::Committed => {}
-            CommitOutcome::Halted => return Ok(Some(StepResult::Halted)),
-            CommitOutcome::Fenced => return Ok(Some(StepResult::ClaimOver)),
+            // A worker that is stopping releases the job here, and the next one continues.
+            CommitOutcome::Committed => {
+                Ok(attempt.writer.is_stopping(attempt.worker).then_some(StepResult::ClaimOver))
+            }
+            CommitOutcome::Halted => Ok(Some(StepResult::Halted)),
+            CommitOutcome::Fenced => Ok(Some(StepResult::ClaimOver)),
             // If the store refused it, the job has failed with that.
-            CommitOutcome::Refused(_) if attempt.writer.is_closed() => {
-                return Ok(Some(StepResult::ClaimOver));
-            }
+            CommitOutcome::Refused(_) if attempt.writer.is_closed() => Ok(Some(StepResult::ClaimOver)),
             CommitOutcome::Refused(why) => {
-                return Err(misuse(format!("what the workflow wants written is refused: {why}")));
+                Err(misuse(format!("what the workflow wants written is refused: {why}")))
             }
         }
-        if has_children {
-            self.queried_children.clear();
-        }
-        record_finished(&mut self.core.lock());
-        // The worker is stopping: the job is released here, and the next worker continues.
-        Ok(attempt.writer.is_stopping(attempt.worker).then_some(StepResult::ClaimOver))
     }
 
     /// Ends the claim because the job is being cancelled: the store unwinds the job or ends it.
@@ -380,30 +313,6 @@ impl Drop for Driver {
         // An undo may hold the flow, and the flow holds the undos.
         let undos = std::mem::take(&mut self.core.lock().undos);
         drop(undos);
-    }
-}
-
-/// How the code ended.
-enum CodeResult {
-    Returned(Result<Vec<u8>, Failure>),
-    Replayed,
-    /// The job is being cancelled.
-    Halt,
-    AttemptOver(StepResult),
-}
-
-/// Marks the calls that were committed: their ends can be delivered.
-pub(super) fn record_finished(state: &mut super::state::RunState) {
-    for finished in std::mem::take(&mut state.finished) {
-        let Some(call) = state.calls[finished.call].as_mut() else { continue };
-        match finished.then {
-            AfterCommit::End(seq) => {
-                call.phase = Phase::Recorded(seq);
-                state.undelivered.insert(seq, finished.call);
-            }
-            AfterCommit::Wait(wait) => call.phase = Phase::Waiting(wait),
-            AfterCommit::Part => call.phase = Phase::Running,
-        }
     }
 }
 

@@ -10,31 +10,15 @@ use windlass_runtime::StepResult;
 use super::{
     context::Value,
     driver::{Driver, run_name, run_of},
+    fault::display_ident,
     journal::EndRecord,
-    state::{BranchState, ENDED, MissingUndo, Undo, display_ident, misuse},
+    state::{BranchState, ENDED, MissingUndo, Undo},
     undo::UndoOutcome,
 };
 
 impl Driver {
-    /// Continues as new, if the code has asked for that.
-    pub(super) fn continue_as_new(&mut self) -> Result<Option<StepResult>, Failure> {
-        let (input, others) = {
-            let mut state = self.core.lock();
-            let Some(input) = state.continue_input.take() else { return Ok(None) };
-            let names: Vec<String> =
-                state.under_way().map(|(_, call)| format!("{} {:?}", call.op, call.ident.0)).collect();
-            (input, names)
-        };
-        if !others.is_empty() {
-            return Err(misuse(format!(
-                "`continue_as_new` is called while {} under way; await it first, outside of any branch",
-                match others.as_slice() {
-                    [one] => format!("{one} is"),
-                    many => format!("{} are", many.join(", ")),
-                }
-            )));
-        }
-        self.check_all_merged("`continue_as_new` is called")?;
+    /// Starts a new run with another input.
+    pub(super) fn continue_as_new(&self, input: Vec<u8>) -> Result<StepResult, Failure> {
         let runs = self.core.job.stage.as_deref().and_then(run_of).unwrap_or(1);
         let stage = Some((run_name(runs + 1), self.core.encode(input)?));
         let mut step = self.take_step()?;
@@ -42,31 +26,12 @@ impl Driver {
         step.forget_entries.clear();
         step.entries = self.carried_context()?;
         let step = StepWrites { stage, continue_as_new: true, ..step };
-        Ok(Some(StepResult::Commit { step: Some(Box::new(step)), outcome: Outcome::Wait(Wait::YIELD) }))
-    }
-
-    /// Refuses to end with a branch that was not merged: nobody would know how its children end.
-    fn check_all_merged(&self, when: &str) -> Result<(), Failure> {
-        let state = self.core.lock();
-        let open = state.branches.iter().filter(|(_, opened)| **opened != BranchState::Merged);
-        let names: Vec<String> = open.map(|(name, _)| format!("{name:?}")).collect();
-        match names.as_slice() {
-            [] => Ok(()),
-            [one] => Err(misuse(format!(
-                "{when}, and the branch {one} was not merged: nobody would know how its children end. Merge it, with \
-                 `Merge::settled()` if that does not matter"
-            ))),
-            many => Err(misuse(format!(
-                "{when}, and the branches {} were not merged: nobody would know how their children end. Merge them, with \
-                 `Merge::settled()` if that does not matter",
-                many.join(", ")
-            ))),
-        }
+        Ok(StepResult::Commit { step: Some(Box::new(step)), outcome: Outcome::Wait(Wait::YIELD) })
     }
 
     /// Returns the context as entries that begin the journal of the next run.
     fn carried_context(&self) -> Result<Vec<JournalEntry>, Failure> {
-        let (values, now) = (self.core.lock().context.clone(), self.core.now());
+        let (values, now) = (self.core.lock().context.values.clone(), self.core.now());
         let entry = |(seq, (name, value)): (i32, (String, Value))| {
             let payload = value.payload(&self.core)?;
             let (op, mark) = (CallKind::Context, CallEvent::Done);
@@ -79,7 +44,7 @@ impl Driver {
     pub(super) async fn finish(self, result: Result<Vec<u8>, Failure>) -> Result<StepResult, Failure> {
         match result {
             Ok(output) => {
-                self.check_all_merged("the workflow has returned")?;
+                self.core.lock().check_all_merged("the workflow has returned")?;
                 let mut missing = self.core.lock().missing_undos();
                 missing.retain(|missing| !missing.reached);
                 if !missing.is_empty() {
@@ -115,7 +80,13 @@ impl Driver {
     pub(super) fn unwind_for(&self, failure: Failure) -> Unwind {
         let state = self.core.lock();
         let same = |(_, recorded, _): &&(i32, Failure, Reason)| recorded.message == failure.message;
-        let reason = state.failures.iter().rev().find(same).map_or(Reason::Stopped, |(_, _, reason)| *reason);
+        let reason = state
+            .delivered
+            .failures
+            .iter()
+            .rev()
+            .find(same)
+            .map_or(Reason::Stopped, |(_, _, reason)| *reason);
         match failure.then {
             OnFailure::Cancel => Unwind { reason: None, failure },
             _ => Unwind { reason: Some(reason), failure },
@@ -132,8 +103,8 @@ impl Driver {
         let now = self.core.now();
         let voids: Vec<i32> = {
             let state = self.core.lock();
-            let last_good = state.last_success;
-            let voids = state.failures.iter().filter(|(seq, recorded, _)| {
+            let last_good = state.delivered.last_success;
+            let voids = state.delivered.failures.iter().filter(|(seq, recorded, _)| {
                 *seq > last_good || (recorded.message == failure.message && recorded.class == failure.class)
             });
             voids.map(|(seq, ..)| *seq).collect()
@@ -149,7 +120,7 @@ impl Driver {
                 payload,
                 now,
             );
-            state.pending.entries.push(entry);
+            state.pending.push(entry);
         }
         let step = self.take_step()?;
         let outcome = match reason {
@@ -164,7 +135,7 @@ impl Driver {
         {
             let mut state = self.core.lock();
             let state = &mut *state;
-            state.finished.clear();
+            state.calls.finished.clear();
             // No more children are submitted: the updates of branches that were being filled go with them.
             state.pending.children.clear();
             state.pending.branches.retain(|update| update.merged);
@@ -180,7 +151,7 @@ impl Driver {
                 state.pending.branches.extend(cancels.collect::<Vec<_>>());
             }
         }
-        if is_new && let Some(result) = self.commit(Some(unwind.clone()), true).await? {
+        if is_new && let Some(result) = self.commit(Some(unwind.clone())).await? {
             return Ok(result);
         }
         // Everything to be undone, by sequence number, whether the code has an undo for it or not.

@@ -10,13 +10,15 @@ use windlass_model::{
 
 use super::{
     branch::Branch,
+    call::Moment,
     context::Context,
     core::Core,
+    fault::{misuse, source_location},
     journal::{CallEnd, Ident},
     merge::MergeCall,
     repeat::Repeat,
     select::{Race, Select},
-    state::{Moment, NOW, misuse, source_location},
+    state::NOW,
     step::{Step, TryCx, encode_result},
     transaction::Transaction,
     wait::{ChildWait, ContinueIf, SignalWait, Sleep, WaitUntil},
@@ -134,7 +136,7 @@ impl Flow {
             state.journal.calls.get(name, key).filter(|recorded| recorded.op == CallKind::Child)?;
         let (seq, child) = recorded.begun.as_ref().filter(|_| recorded.made_at.is_some())?;
         // The same on every replay: only entries before the last delivered end count.
-        if *seq < state.last_delivered { serde_json::from_slice(&child.bytes).ok() } else { None }
+        if *seq < state.delivered.last { serde_json::from_slice(&child.bytes).ok() } else { None }
     }
 
     /// Opens a branch of children that are spawned from sources; see [`Branch`].
@@ -180,7 +182,7 @@ impl Flow {
         }
         let now = self.core.now();
         let mut state = self.core.lock();
-        let ident: Ident = (NOW.into(), Some(state.last_delivered.to_string().into()));
+        let ident: Ident = (NOW.into(), Some(state.delivered.last.to_string().into()));
         let recorded = state.journal.calls.of(&ident).and_then(|recorded| recorded.end.clone());
         if let Some((_, CallEnd::Done(payload))) = recorded
             && let Ok(at) = serde_json::from_slice(&payload.bytes)
@@ -193,7 +195,7 @@ impl Flow {
         let recorded = state.journal.recorded_mut(&ident);
         (recorded.op, recorded.end, recorded.reached) =
             (CallKind::Now, Some((entry.seq, CallEnd::Done(payload))), true);
-        state.pending.entries.push(entry);
+        state.pending.push(entry);
         now
     }
 
@@ -214,7 +216,7 @@ impl Flow {
         let ident = match state.check_call(CallKind::Version, name, None, line) {
             Ok(ident) => ident,
             Err(fault) => {
-                state.fault.get_or_insert(fault);
+                state.code.fault.get_or_insert(fault);
                 return newest;
             }
         };
@@ -233,7 +235,7 @@ impl Flow {
             payload,
             now,
         );
-        state.pending.entries.push(entry);
+        state.pending.push(entry);
         version
     }
 
@@ -252,7 +254,7 @@ impl Flow {
                     W::KIND,
                     self.core.job.kind.kind
                 ))),
-                Ok(input) => self.core.lock().continue_input = Some(input),
+                Ok(input) => self.core.lock().code.continue_input = Some(input),
                 Err(failure) => self.core.fault(failure),
             }
         }

@@ -21,9 +21,11 @@ use windlass_store::Branch;
 
 use super::{
     Boxed,
+    call::{AfterCommit, CallWait},
     core::Core,
+    fault::{misuse, source_location},
     parts::{Part, PartError, Parts, RawParts},
-    state::{AfterCommit, BranchState, CallWait, misuse, source_location},
+    state::BranchState,
     step::{RawStep, decode_result, encode_result},
 };
 use crate::{
@@ -330,7 +332,7 @@ fn decide(step: &RawStep<'_>, id: usize, result: Vec<u8>) {
                 ..BranchUpdate::new(number)
             });
             let mut state = core.lock();
-            state.mark_finished(
+            state.calls.mark_finished(
                 id,
                 AfterCommit::Wait(CallWait {
                     due_at: deadline,

@@ -1,15 +1,21 @@
 //! Workflows: async Rust whose every call is recorded.
 //!
 //! The code runs from its beginning whenever the job is claimed, and every durable call in its journal returns what it returned
-//! before, so it soon reaches the point where it stopped. Nothing else is kept: a parked workflow is a row. `core` and `state`
-//! are shared by the code and its `driver`; `waiting` and `ending` belong to the driver; the other files are the calls.
+//! before, so it soon reaches the point where it stopped. Nothing else is kept: a parked workflow is a row.
+//!
+//! `state` is the state of a run, with `journal` and `call`; `core` shares it between the code and its `driver`. `decide`, with
+//! `waiting`, decides what follows from each event, and `driver` performs it; `ending`, `undo` and `undo_record` end the job. The
+//! other files are the calls.
 
 mod branch;
+mod call;
 mod context;
 mod core;
+mod decide;
 mod differences;
 mod driver;
 mod ending;
+mod fault;
 mod flow;
 mod handler;
 mod journal;

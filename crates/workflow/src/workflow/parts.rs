@@ -16,10 +16,11 @@ use windlass_model::{
 };
 
 use super::{
+    call::{AfterCommit, CallSpec, CallStatus, CallWait, Start},
     core::Core,
     driver::run_of,
     journal::CallEnd,
-    state::{AfterCommit, CallSpec, CallStatus, CallWait, RunState, Start},
+    state::RunState,
     step::panic_text,
 };
 use crate::store_retry;
@@ -95,7 +96,7 @@ impl<'f> RawParts<'f> {
     fn start(&mut self, id: usize) {
         let begun = {
             let state = self.core.lock();
-            let call = state.calls[id].as_ref();
+            let call = state.calls.get(id);
             let recorded = call.and_then(|call| state.journal.calls.of(&call.ident));
             recorded.and_then(|recorded| recorded.begun.as_ref()).map(|(_, payload)| payload.clone())
         };
@@ -195,70 +196,41 @@ impl Core {
         let now = self.now();
         let mut state = self.lock();
         let state = &mut *state;
-        if state.calls[id].is_none() {
+        if state.calls.get(id).is_none() {
             return Ok(());
         }
         match part {
             Part::Children { mut children, spawns, cursor } => {
-                let (number, opened) = self.branch_number(state, id);
-                let name = &state.calls[id].as_ref().expect("checked above").ident.0;
-                let open = opened.then(|| name.to_string());
+                let update = self.branch_update(state, id);
                 for child in &mut children {
-                    child.branch_position.iter_mut().for_each(|position| position.branch = number);
+                    child.branch_position.iter_mut().for_each(|position| position.branch = update.number);
                 }
                 // Usually there are no others, and these are many: avoid moving them again.
                 match state.pending.children.is_empty() {
                     true => state.pending.children = children,
                     false => state.pending.children.extend(children),
                 }
-                state.pending.branches.push(BranchUpdate {
-                    opened_as: open,
-                    spawns,
-                    cursor: Some(cursor),
-                    ..BranchUpdate::new(number)
-                });
-                state.mark_finished(id, AfterCommit::Part);
+                state.pending.branches.push(BranchUpdate { spawns, cursor: Some(cursor), ..update });
+                state.calls.mark_finished(id, AfterCommit::Part);
             }
             Part::Pause(watch) => {
-                let (number, opened) = self.branch_number(state, id);
-                let name = &state.calls[id].as_ref().expect("checked above").ident.0;
-                let open = opened.then(|| name.to_string());
-                state.pending.branches.push(BranchUpdate {
-                    opened_as: open,
-                    watch: Some(watch),
-                    ..BranchUpdate::new(number)
-                });
-                state.mark_finished(
-                    id,
-                    AfterCommit::Wait(CallWait { branch: true, runs_body: true, ..CallWait::default() }),
-                );
+                let update = self.branch_update(state, id);
+                state.pending.branches.push(BranchUpdate { watch: Some(watch), ..update });
+                let wait = CallWait { branch: true, runs_body: true, ..CallWait::default() };
+                state.calls.mark_finished(id, AfterCommit::Wait(wait));
             }
             Part::Save(saved) => {
                 let payload = self.check_size(self.encode(saved)?)?;
-                let call = state.calls[id].as_ref().expect("checked above");
-                let (ident, op) = (call.ident.clone(), call.op);
-                let entry = state.entry(id, CallEvent::Begun, payload.clone(), now);
-                let recorded = state.journal.recorded_mut(&ident);
-                let before = recorded.begun.replace((entry.seq, payload));
-                recorded.op = op;
                 // The state that was saved before is superfluous.
+                let before = state.record_begun(id, payload, now);
                 state.pending.forget_entries.extend(before.map(|(seq, _)| seq));
-                state.pending.entries.push(entry);
-                state.mark_finished(id, AfterCommit::Part);
+                state.calls.mark_finished(id, AfterCommit::Part);
             }
-            Part::End(result) => {
-                let call = state.calls[id].as_ref().expect("checked above");
-                let mut result = result;
-                if call.op == CallKind::Branch {
-                    let (number, opened) = self.branch_number(state, id);
-                    let name = &state.calls[id].as_ref().expect("checked above").ident.0;
-                    let open = opened.then(|| name.to_string());
-                    state.pending.branches.push(BranchUpdate {
-                        opened_as: open,
-                        seal: true,
-                        ..BranchUpdate::new(number)
-                    });
-                    result = number.to_string().into_bytes();
+            Part::End(mut result) => {
+                if state.calls.get(id).is_some_and(|call| call.op == CallKind::Branch) {
+                    let update = self.branch_update(state, id);
+                    result = update.number.to_string().into_bytes();
+                    state.pending.branches.push(BranchUpdate { seal: true, ..update });
                 }
                 let payload = self.check_size(self.encode(result)?)?;
                 state.finish(id, CallEvent::Done, payload, now);
@@ -267,23 +239,18 @@ impl Core {
         Ok(())
     }
 
-    /// Returns the number of the branch that a call fills, and whether that opens the branch.
-    fn branch_number(&self, state: &mut RunState, id: usize) -> (BranchNo, bool) {
-        let call = state.calls[id].as_ref().expect("under way");
-        let ident = call.ident.clone();
-        let recorded = state.journal.calls.of(&ident).and_then(|recorded| recorded.begun.as_ref());
+    /// Makes an update of the branch that a call fills, which opens the branch if it is the first.
+    fn branch_update(&self, state: &mut RunState, id: usize) -> BranchUpdate {
+        let name = state.calls.get(id).expect("an open call").ident.0.clone();
+        let recorded = state.journal.calls.get(&name, None).and_then(|recorded| recorded.begun.as_ref());
         if let Some(number) = recorded.and_then(|(_, payload)| number_of(payload)) {
-            return (number, false);
+            return BranchUpdate::new(number);
         }
         // Unique: no other run of the job, and no other entry of this run, has this number.
         let run = self.job.stage.as_deref().and_then(run_of).unwrap_or(1);
         let number = BranchNo((i64::from(run) << 32) | i64::from(state.next_seq));
-        let payload = Payload::json(number.to_string().into_bytes());
-        let entry = state.entry(id, CallEvent::Begun, payload.clone(), self.now());
-        let recorded = state.journal.recorded_mut(&ident);
-        (recorded.op, recorded.begun) = (CallKind::Branch, Some((entry.seq, payload)));
-        state.pending.entries.push(entry);
-        (number, true)
+        state.record_begun(id, Payload::json(number.to_string().into_bytes()), self.now());
+        BranchUpdate { opened_as: Some(name.into()), ..BranchUpdate::new(number) }
     }
 }
 

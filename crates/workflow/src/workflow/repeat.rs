@@ -25,9 +25,10 @@ use windlass_runtime::Policy;
 
 use super::{
     Boxed,
+    call::Start,
     core::Core,
+    fault::source_location,
     journal::{CallEnd, Ident},
-    state::{Start, source_location},
     step::{Body, RawStep, TryCx, decode_result, encode_result},
     wait::RawWait,
 };
@@ -273,7 +274,7 @@ impl RepeatSpec {
     fn restore_context(&self) {
         let state = &mut *self.core.lock();
         let sets = state.journal.repeat_sets.get(self.name.as_str()).into_iter().flatten();
-        state.context.extend(sets.map(|set| (set.name.clone(), set.value.clone())));
+        state.context.values.extend(sets.map(|set| (set.name.clone(), set.value.clone())));
     }
 
     /// Begins the repeat, and records that.
@@ -303,7 +304,7 @@ impl RepeatSpec {
         let entry =
             state.entry_of(&self.ident(), CallKind::Repeat, CallEvent::Begun, line, payload.clone(), now);
         let seq = entry.seq;
-        state.pending.entries.push(entry);
+        state.pending.push(entry);
         let recorded = state.journal.recorded_mut(&self.ident());
         recorded.op = CallKind::Repeat;
         let before = recorded.begun.replace((seq, payload));
@@ -331,7 +332,7 @@ impl RepeatSpec {
         let state = &mut *self.core.lock();
         let entry = state.entry_of(&ident, CallKind::Repeat, CallEvent::Failed, None, payload, now);
         state.journal.ticks.entry(self.name.as_str().into()).or_default().push(entry.seq);
-        state.pending.entries.push(entry);
+        state.pending.push(entry);
     }
 
     /// Returns the first recorded tick after the progress.
@@ -393,11 +394,11 @@ impl RepeatSpec {
         };
         let entry = state.entry_of(&self.ident(), CallKind::Repeat, mark, None, ending.failed_payload(), now);
         // As if it had been delivered, which it is on every replay.
-        (state.last_delivered, state.draws) = (entry.seq, 0);
+        (state.delivered.last, state.delivered.draws) = (entry.seq, 0);
         if let CallEnd::Failed { failure, reason } = &ending {
-            state.failures.push((entry.seq, failure.clone(), *reason));
+            state.delivered.failures.push((entry.seq, failure.clone(), *reason));
         }
-        state.pending.entries.push(entry);
+        state.pending.push(entry);
         ending
     }
 }

@@ -15,8 +15,8 @@ use windlass_model::{
 
 use super::{
     core::Core,
+    fault::{diverged, source_location},
     journal::CallEnd,
-    state::{diverged, source_location},
 };
 
 /// The first of several calls; `.await` returns what that one returned.
@@ -99,7 +99,7 @@ impl<R> Select<R> {
         let ident = match state.check_call(CallKind::Select, &self.name, self.key.as_deref(), self.line) {
             Ok(ident) => ident,
             Err(fault) => {
-                state.fault.get_or_insert(fault);
+                state.code.fault.get_or_insert(fault);
                 return false;
             }
         };
@@ -109,7 +109,7 @@ impl<R> Select<R> {
             state.journal.mark_reached(&ident);
             let recorded = serde_json::from_slice::<usize>(&payload.bytes).unwrap_or(place);
             if recorded != place {
-                state.fault.get_or_insert(diverged(&format!(
+                state.code.fault.get_or_insert(diverged(&format!(
                     "the first call of {:?} to end is another one than its journal says\n  recorded:  number {recorded} at {before}\n  \
                      attempted: number {place} at {}\nKeep the order of the calls, or give the select another name.",
                     self.name,
@@ -128,7 +128,7 @@ impl<R> Select<R> {
             payload,
             now,
         );
-        state.pending.entries.push(entry);
+        state.pending.push(entry);
         true
     }
 }

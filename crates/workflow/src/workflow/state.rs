@@ -1,26 +1,27 @@
-//! The open calls of a workflow, and the writes that are pending.
+//! The state of a workflow's run: its journal, its open calls, and the writes that are pending.
+//!
+//! The code of the workflow changes it through its calls, and the driver through [`RunState::decide`]; `core` guards it.
 
 use std::{
     collections::{BTreeMap, HashSet},
     panic::Location,
-    task::Waker,
-    time::Duration,
 };
 
 use windlass_model::{
     BranchNo, BranchUpdate, Failure, JobId, JournalEntry, NewJob, Payload, Reason, Retry, Signal, Time,
     UnreadableSignal,
-    failure::class,
     journal::{CallEvent, CallKind},
     limits::{MAX_KEY_BYTES, check_name, check_text},
 };
+use windlass_runtime::StepResult;
 
 use super::{
+    call::{AfterCommit, Call, OpenCalls, Phase, Start},
     context::Value,
+    fault::{display_ident, diverged, misuse, nested, reused, source_location},
     journal::{CallEnd, ContextSet, Ident, Journal, RecordedCall},
     undo::UndoCx,
 };
-use crate::signal::CanRead;
 
 /// The name of entries that record the time.
 pub(super) const NOW: &str = "windlass.now";
@@ -29,48 +30,79 @@ pub const ENDED: &str = "windlass.ended";
 /// The name of the entry that records that the job continues after it had ended or was unwound.
 pub const RESUMED: &str = "windlass.resumed";
 
+/// The state of a workflow's run.
 pub(super) struct RunState {
     pub(super) journal: Journal,
-    pub(super) calls: Vec<Option<Call>>,
-    /// Free indexes in `calls`.
-    free: Vec<usize>,
-    /// Calls whose end is recorded and was not delivered, by its sequence number.
-    pub(super) undelivered: BTreeMap<i32, usize>,
-    /// The sequence number of the end that was delivered last.
-    pub(super) last_delivered: i32,
-    /// Where the last call was made.
-    pub(super) last_call_at: Option<&'static Location<'static>>,
-    /// How many random numbers were drawn since the last delivered end.
-    pub(super) draws: u32,
+    /// The sequence number of the next entry.
     pub(super) next_seq: i32,
-    /// The writes of the next commit.
+    pub(super) calls: OpenCalls,
+    pub(super) delivered: Delivered,
     pub(super) pending: PendingWrites,
-    /// Calls that have ended, or wait, or have a part committed, with the next commit.
-    pub(super) finished: Vec<FinishedCall>,
-    /// The inbox, as last read.
-    pub(super) inbox: Vec<Signal>,
-    pub(super) context: BTreeMap<String, Value>,
-    /// What the code has set since the last recorded end was delivered: earlier values were written then.
-    pub(super) unwritten_context: BTreeMap<String, Value>,
+    pub(super) inbox: Inbox,
+    pub(super) context: ContextValues,
+    /// The undos of the steps that this run has reached.
     pub(super) undos: Vec<Undo>,
-    /// Delivered ends that were failures: their sequence numbers, errors and reasons.
-    pub(super) failures: Vec<(i32, Failure, Reason)>,
-    /// The sequence number of the last delivered end that was a success.
-    pub(super) last_success: i32,
-    /// Whether a call was begun that is not recorded.
-    pub(super) live: bool,
-    /// The fault of the code.
-    pub(super) fault: Option<Failure>,
-    /// The input for the next run, if the workflow continues as new.
-    pub(super) continue_input: Option<Vec<u8>>,
-    /// The step whose body is being polled.
-    pub(super) polled_step: Option<String>,
-    /// The transaction that is running: until it has ended nothing else is committed.
-    pub(super) transacting: Option<usize>,
     /// The branches that were opened, by name.
     pub(super) branches: BTreeMap<String, BranchState>,
-    /// How the attempt ends, once its claim is over.
-    pub(super) claim_ended: Option<windlass_runtime::StepResult>,
+    pub(super) code: CodeState,
+}
+
+/// The ends that were delivered to the code: how far it has replayed.
+pub(super) struct Delivered {
+    /// Calls whose end is recorded and not delivered, by its sequence number.
+    pub(super) next: BTreeMap<i32, usize>,
+    /// The sequence number of the end that was delivered last.
+    pub(super) last: i32,
+    /// The sequence number of the last one that was a success.
+    pub(super) last_success: i32,
+    /// Those that were failures: their sequence numbers, errors and reasons.
+    pub(super) failures: Vec<(i32, Failure, Reason)>,
+    /// How many random numbers were drawn since the last one.
+    pub(super) draws: u32,
+}
+
+/// What the code has done besides its calls.
+#[derive(Default)]
+pub(super) struct CodeState {
+    /// Where it made its last call.
+    pub(super) last_call_at: Option<&'static Location<'static>>,
+    /// The step whose body is being polled.
+    pub(super) polled_step: Option<String>,
+    /// Its fault. It is not polled again.
+    pub(super) fault: Option<Failure>,
+    /// The input for the next run, if it continues as new.
+    pub(super) continue_input: Option<Vec<u8>>,
+    /// How the attempt ends, because a transaction of the code found that the claim is over.
+    pub(super) claim_ended: Option<StepResult>,
+    /// How often in a row it asked to be polled again.
+    pub(super) repolls: u32,
+    /// Whether it has begun a call that is not recorded.
+    pub(super) is_live: bool,
+}
+
+/// Signals and ends of children, as far as they were read.
+#[derive(Default)]
+pub(super) struct Inbox {
+    pub(super) signals: Vec<Signal>,
+    /// Whether it was read since the code last began a call.
+    pub(super) is_current: bool,
+    /// Children whose ends were queried.
+    pub(super) queried_children: Vec<JobId>,
+}
+
+impl Inbox {
+    /// Returns the numbers of the signals of a name.
+    pub(super) fn numbers(&self, name: &str) -> impl Iterator<Item = i64> {
+        self.signals.iter().filter(move |signal| signal.name == name).map(|signal| signal.number)
+    }
+}
+
+/// The context of the workflow.
+#[derive(Default)]
+pub(super) struct ContextValues {
+    pub(super) values: BTreeMap<String, Value>,
+    /// What the code has set since the last recorded end was delivered: earlier values were written then.
+    pub(super) unwritten: BTreeMap<String, Value>,
 }
 
 /// The writes of the next commit.
@@ -99,6 +131,18 @@ impl PendingWrites {
             && self.context.is_empty()
             && !self.has_undo
     }
+
+    /// Adds an entry, and returns its sequence number.
+    pub(super) fn push(&mut self, entry: JournalEntry) -> i32 {
+        let seq = entry.seq;
+        self.entries.push(entry);
+        seq
+    }
+
+    /// Whether it has children or branches, which are never held back.
+    pub(super) fn spawns(&self) -> bool {
+        !self.children.is_empty() || !self.branches.is_empty()
+    }
 }
 
 /// A branch of this run.
@@ -115,94 +159,6 @@ pub(super) enum BranchState {
         number: BranchNo,
     },
     Merged,
-}
-
-/// A durable call that is open.
-pub(super) struct Call {
-    pub(super) ident: Ident,
-    pub(super) op: CallKind,
-    pub(super) line: &'static Location<'static>,
-    pub(super) phase: Phase,
-    pub(super) start: Start,
-    pub(super) waker: Option<Waker>,
-    /// Values of the context that its body has set.
-    pub(super) context_sets: Vec<(String, Value)>,
-    /// The signal that its body was started with.
-    pub(super) signal: Option<Signal>,
-}
-
-pub(super) enum Phase {
-    /// The driver has not seen it yet.
-    New,
-    /// Its end is recorded with this sequence number, and will be delivered.
-    Recorded(i32),
-    /// Its body may start.
-    CanStart,
-    /// Its body is running.
-    Running,
-    /// Its body has ended; that is not committed.
-    Finished,
-    /// It waits for a time, a signal or a child.
-    Waiting(CallWait),
-    /// Its end was delivered.
-    Ready(i32, CallEnd),
-}
-
-/// The signal that a call waits for.
-#[derive(Clone, Debug)]
-pub(super) struct AwaitedSignal {
-    pub(super) name: String,
-    /// Checks whether the call can decode one.
-    pub(super) can_read: CanRead,
-}
-
-/// What a call waits for.
-#[derive(Clone, Default, Debug)]
-pub(super) struct CallWait {
-    pub(super) due_at: Option<Time>,
-    pub(super) signal: Option<AwaitedSignal>,
-    pub(super) child: Option<JobId>,
-    /// Whether it waits for a watch on a branch.
-    pub(super) branch: bool,
-    /// Whether its body runs (again) when the wait is over; otherwise the call ends then.
-    pub(super) runs_body: bool,
-    /// Whether nothing is written when the wait is over.
-    pub(super) unrecorded: bool,
-}
-
-/// How a call begins that is not recorded.
-pub(super) enum Start {
-    /// Runs its body. With a limit, the call fails if it has not succeeded by then.
-    Body { within: Option<Duration> },
-    /// Waits for a time.
-    At(Moment),
-    /// Waits for a time without recording that.
-    Unrecorded(Time),
-    /// Waits for a signal.
-    Signal { awaited: AwaitedSignal, timeout: Option<Duration> },
-    /// Submits a job.
-    Child(Box<NewJob>),
-}
-
-#[derive(Clone, Copy)]
-pub(super) enum Moment {
-    In(Duration),
-    At(Time),
-}
-
-/// A call that changes with the next commit.
-pub(super) struct FinishedCall {
-    pub(super) call: usize,
-    pub(super) then: AfterCommit,
-}
-
-pub(super) enum AfterCommit {
-    /// It has ended; its entry has this sequence number.
-    End(i32),
-    /// It waits.
-    Wait(CallWait),
-    /// It continues at once: a part of it is committed.
-    Part,
 }
 
 /// The undo of a step that succeeded.
@@ -225,51 +181,30 @@ pub(super) struct MissingUndo {
 
 pub(super) type UndoFn = Box<dyn FnMut(UndoCx) -> super::Boxed<'static, Result<(), Failure>> + Send>;
 
-/// What a call's future does next.
-pub(super) enum CallStatus {
-    Ready(i32, CallEnd),
-    Go,
-    Running,
-    Pending,
-}
-
-/// The description of a call that registers.
-pub(super) struct CallSpec<'a> {
-    pub(super) op: CallKind,
-    pub(super) name: &'a str,
-    pub(super) key: Option<&'a str>,
-    pub(super) line: &'static Location<'static>,
-    pub(super) start: Start,
-}
-
 impl RunState {
     pub(super) fn new(mut journal: Journal, inbox: Vec<Signal>) -> RunState {
         // The context of the run before this one.
         let carried = journal.sets.remove(&-1).unwrap_or_default();
         RunState {
-            calls: Vec::new(),
-            free: Vec::new(),
-            undelivered: BTreeMap::new(),
-            last_delivered: -1,
-            last_call_at: None,
-            draws: 0,
             next_seq: journal.next_seq,
             journal,
+            calls: OpenCalls::default(),
+            delivered: Delivered {
+                next: BTreeMap::new(),
+                last: -1,
+                last_success: -1,
+                failures: Vec::new(),
+                draws: 0,
+            },
             pending: PendingWrites::default(),
-            finished: Vec::new(),
-            inbox,
-            context: carried.into_iter().map(|set| (set.name, set.value)).collect(),
-            unwritten_context: BTreeMap::new(),
+            inbox: Inbox { signals: inbox, ..Inbox::default() },
+            context: ContextValues {
+                values: carried.into_iter().map(|set| (set.name, set.value)).collect(),
+                unwritten: BTreeMap::new(),
+            },
             undos: Vec::new(),
-            failures: Vec::new(),
-            last_success: -1,
-            live: false,
-            fault: None,
-            continue_input: None,
-            polled_step: None,
-            transacting: None,
             branches: BTreeMap::new(),
-            claim_ended: None,
+            code: CodeState::default(),
         }
     }
 
@@ -281,7 +216,7 @@ impl RunState {
         key: Option<&str>,
         line: &'static Location<'static>,
     ) -> Result<Ident, Failure> {
-        if let Some(inside) = &self.polled_step {
+        if let Some(inside) = &self.code.polled_step {
             return Err(nested(&format!("{op} {name:?} at {}", source_location(line)), inside));
         }
         check_name(op.name(), name)
@@ -315,55 +250,45 @@ impl RunState {
         line: &'static Location<'static>,
         start: Start,
     ) -> usize {
-        let id = self.free.pop().unwrap_or(self.calls.len());
+        let id = self.calls.next_id();
         let end =
             self.journal.calls.of(&ident).and_then(|recorded| recorded.end.as_ref()).map(|(seq, _)| *seq);
         let phase = match end {
             Some(seq) => {
-                self.undelivered.insert(seq, id);
+                self.delivered.next.insert(seq, id);
                 Phase::Recorded(seq)
             }
             None => Phase::New,
         };
-        self.last_call_at = Some(line);
-        let call =
-            Call { ident, op, line, phase, start, waker: None, context_sets: Vec::new(), signal: None };
-        match self.calls.get_mut(id) {
-            Some(free) => *free = Some(call),
-            None => self.calls.push(Some(call)),
-        }
+        self.code.last_call_at = Some(line);
+        let context_sets = Vec::new();
+        self.calls.insert(Call { ident, op, line, phase, start, waker: None, context_sets, signal: None });
         id
-    }
-
-    pub(super) fn remove(&mut self, id: usize) {
-        if self.calls[id].take().is_some() {
-            self.free.push(id);
-        }
     }
 
     /// Delivers the next recorded end, and returns its call.
     pub(super) fn deliver(&mut self) -> Option<usize> {
-        let (seq, id) = self.undelivered.pop_first()?;
-        let call = self.calls[id].as_mut()?;
+        let (seq, id) = self.delivered.next.pop_first()?;
+        let call = self.calls.get_mut(id)?;
         let recorded = self.journal.calls.get_mut(&call.ident.0, call.ident.1.as_deref())?;
         // A name is used once, so nothing reads it again.
         let (_, ending) = recorded.end.take()?;
         if let CallEnd::Failed { failure, reason } = &ending {
-            self.failures.push((seq, failure.clone(), *reason));
+            self.delivered.failures.push((seq, failure.clone(), *reason));
         } else {
-            self.last_success = self.last_success.max(seq);
+            self.delivered.last_success = self.delivered.last_success.max(seq);
         }
         call.phase = Phase::Ready(seq, ending);
-        self.last_delivered = seq;
-        self.draws = 0;
+        self.delivered.last = seq;
+        self.delivered.draws = 0;
         if !std::mem::replace(&mut recorded.reached, true) {
             self.journal.undelivered -= 1;
             // Earlier values were written with this end, or before it.
-            self.unwritten_context.clear();
+            self.context.unwritten.clear();
         }
         let repeat = (call.op == CallKind::Repeat).then(|| call.ident.0.clone());
         for set in self.journal.sets.remove(&seq).unwrap_or_default() {
-            self.context.insert(set.name.clone(), set.value.clone());
+            self.context.values.insert(set.name.clone(), set.value.clone());
             if let Some(name) = &repeat {
                 self.journal.repeat_sets.entry(name.clone()).or_default().push(set);
             }
@@ -371,9 +296,22 @@ impl RunState {
         Some(id)
     }
 
+    /// Adds an entry of a call to the pending writes. Returns its sequence number.
+    fn push_call_entry(&mut self, id: usize, mark: CallEvent, payload: Payload, at: Time) -> i32 {
+        let entry = self.entry(id, mark, payload, at);
+        self.pending.push(entry)
+    }
+
+    /// Records that a call has begun, with what a replay needs to continue it. Returns what was recorded before.
+    pub(super) fn record_begun(&mut self, id: usize, payload: Payload, at: Time) -> Option<(i32, Payload)> {
+        let seq = self.push_call_entry(id, CallEvent::Begun, payload.clone(), at);
+        let ident = self.calls.get(id).expect("an open call").ident.clone();
+        self.journal.recorded_mut(&ident).begun.replace((seq, payload))
+    }
+
     /// Makes an entry of a call.
     pub(super) fn entry(&mut self, id: usize, mark: CallEvent, payload: Payload, at: Time) -> JournalEntry {
-        let call = self.calls[id].as_ref().expect("a call that is under way");
+        let call = self.calls.get(id).expect("an open call");
         let (ident, op, line) = (call.ident.clone(), call.op, Some(source_location(call.line)));
         self.entry_of(&ident, op, mark, line, payload, at)
     }
@@ -393,17 +331,15 @@ impl RunState {
         JournalEntry { seq, op, mark, name, key, line, at, payload }
     }
 
-    /// Ends a call with the next commit.
-    /// Returns the sequence number of its end.
+    /// Ends a call with the next commit. Returns the sequence number of its end.
     pub(super) fn finish(&mut self, id: usize, mark: CallEvent, payload: Payload, at: Time) -> i32 {
-        if self.calls[id].is_none() {
+        if self.calls.get(id).is_none() {
             return -1;
         }
         self.consume_signal(id);
         let ending = CallEnd::Done(payload.clone());
-        let entry = self.entry(id, mark, payload, at);
-        let (seq, ident) = (entry.seq, self.calls[id].as_ref().map(|call| call.ident.clone()));
-        self.pending.entries.push(entry);
+        let seq = self.push_call_entry(id, mark, payload, at);
+        let ident = self.calls.get(id).map(|call| call.ident.clone());
         self.end(id, seq, ending);
         if mark == CallEvent::DoneWithUndo {
             ident.iter().for_each(|ident| self.journal.recorded_mut(ident).undo = Some(seq));
@@ -412,45 +348,35 @@ impl RunState {
     }
 
     pub(super) fn fail(&mut self, id: usize, failure: Failure, reason: Reason, at: Time) {
-        if self.calls[id].is_none() {
+        if self.calls.get(id).is_none() {
             return;
         }
         self.consume_signal(id);
         let ending = CallEnd::Failed { failure, reason };
-        let entry = self.entry(id, CallEvent::Failed, ending.failed_payload(), at);
-        let seq = entry.seq;
-        self.pending.entries.push(entry);
+        let seq = self.push_call_entry(id, CallEvent::Failed, ending.failed_payload(), at);
         self.end(id, seq, ending);
     }
 
     /// Ends a call whose entry has this sequence number.
     pub(super) fn end(&mut self, id: usize, seq: i32, ending: CallEnd) {
-        let call = self.calls[id].as_ref().expect("a call that is under way");
+        let call = self.calls.get(id).expect("an open call");
         let (ident, op) = (call.ident.clone(), call.op);
         let recorded = self.journal.recorded_mut(&ident);
         (recorded.op, recorded.reached) = (op, true);
         recorded.end = Some((seq, ending));
-        self.mark_finished(id, AfterCommit::End(seq));
-    }
-
-    pub(super) fn mark_finished(&mut self, id: usize, then: AfterCommit) {
-        if let Some(call) = self.calls[id].as_mut() {
-            call.phase = Phase::Finished;
-            self.finished.push(FinishedCall { call: id, then });
-        }
+        self.calls.mark_finished(id, AfterCommit::End(seq));
     }
 
     /// Records what the body of a step set in the context, after the step's end. What a tick has set outlives the tick: the key
     /// of the entry names its repeat.
     pub(super) fn write_sets(&mut self, id: usize, seq: i32, sets: Vec<(String, Value, Payload)>, at: Time) {
-        let call = self.calls[id].as_ref();
+        let call = self.calls.get(id);
         let repeat = call.filter(|call| call.op == CallKind::Repeat).map(|call| call.ident.0.clone());
         for (name, value, payload) in sets {
             let ident: Ident = (name.as_str().into(), repeat.clone());
             let entry = self.entry_of(&ident, CallKind::Context, CallEvent::Done, None, payload, at);
-            let entry_seq = entry.seq;
-            self.pending.entries.push(entry);
-            self.unwritten_context.remove(&name);
+            let entry_seq = self.pending.push(entry);
+            self.context.unwritten.remove(&name);
             self.pending.context.insert(name.clone(), value.clone());
             self.journal.sets.entry(seq).or_default().push(ContextSet { seq: entry_seq, name, value });
         }
@@ -458,23 +384,23 @@ impl RunState {
 
     /// Consumes the signal that a body was started with.
     pub(super) fn consume_signal(&mut self, id: usize) {
-        if let Some(signal) = self.calls[id].as_mut().and_then(|call| call.signal.take()) {
+        if let Some(signal) = self.calls.get_mut(id).and_then(|call| call.signal.take()) {
             self.pending.consumed.push(signal.number);
         }
     }
 
     pub(super) fn set(&mut self, name: &str, value: Value) {
-        if self.context.get(name) == Some(&value) {
+        if self.context.values.get(name) == Some(&value) {
             return;
         }
-        self.context.insert(name.to_owned(), value.clone());
+        self.context.values.insert(name.to_owned(), value.clone());
         self.pending.context.remove(name);
-        self.unwritten_context.insert(name.to_owned(), value);
+        self.context.unwritten.insert(name.to_owned(), value);
     }
 
     /// Whether the code has reached all recorded ends, or has begun something new.
     pub(super) fn is_live(&self) -> bool {
-        self.journal.undelivered == 0 || self.live
+        self.journal.undelivered == 0 || self.code.is_live
     }
 
     /// The steps that were recorded with an undo and that this run cannot undo, for any reason, by sequence number.
@@ -490,60 +416,18 @@ impl RunState {
         all
     }
 
-    /// All open calls, in the order of their indexes.
-    pub(super) fn under_way(&self) -> impl Iterator<Item = (usize, &Call)> {
-        self.calls.iter().enumerate().filter_map(|(id, call)| Some((id, call.as_ref()?)))
-    }
-}
-
-/// The error for code that breaks a rule, whatever its journal says.
-pub(super) fn misuse(text: impl std::fmt::Display) -> Failure {
-    Failure::stop(text).class(class::REFUSED)
-}
-
-/// The error for code that does not match its journal.
-pub(super) fn diverged(text: &str) -> Failure {
-    Failure::stop(text).class(class::DIVERGED)
-}
-
-pub(super) fn nested(what: &str, inside: &str) -> Failure {
-    misuse(format!(
-        "{what} is called inside {inside:?}, and what runs inside a step is not durable: it is run again as a whole. \
-         Make the call before or after it, in the workflow itself."
-    ))
-}
-
-/// A location in the source as text.
-pub(super) fn source_location(line: &Location<'_>) -> String {
-    format!("{}:{}", line.file(), line.line())
-}
-
-fn reused(
-    ident: &Ident,
-    before: CallKind,
-    first: &Location<'_>,
-    op: CallKind,
-    line: &Location<'_>,
-) -> Failure {
-    let hint = match &ident.1 {
-        None => {
-            "In a loop, tell them apart with `.key(…)`; otherwise give one of them another name with `.name(…)`."
+    /// Marks the calls whose changes were committed: their ends can be delivered.
+    pub(super) fn record_finished(&mut self) {
+        for finished in std::mem::take(&mut self.calls.finished) {
+            let Some(call) = self.calls.get_mut(finished.call) else { continue };
+            match finished.then {
+                AfterCommit::End(seq) => {
+                    call.phase = Phase::Recorded(seq);
+                    self.delivered.next.insert(seq, finished.call);
+                }
+                AfterCommit::Wait(wait) => call.phase = Phase::Waiting(wait),
+                AfterCommit::Part => call.phase = Phase::Running,
+            }
         }
-        Some(_) => "Choose keys that are different in each turn of a loop.",
-    };
-    misuse(format!(
-        "{} is used twice: by a {before} at {} and by a {op} at {}. Replay finds a call by its name, so each needs its own. \
-         {hint}",
-        display_ident(ident),
-        source_location(first),
-        source_location(line),
-    ))
-}
-
-/// A call as people see it.
-pub(super) fn display_ident(ident: &Ident) -> String {
-    match &ident.1 {
-        Some(key) => format!("{:?} with key {key:?}", ident.0),
-        None => format!("{:?}", ident.0),
     }
 }

@@ -20,9 +20,11 @@ use windlass_runtime::Policy;
 
 use super::{
     Boxed,
+    call::{AwaitedSignal, CallSpec, CallStatus, CallWait, Start},
     core::Core,
+    fault::{diverged, source_location},
     journal::{CallEnd, Ident},
-    state::{AwaitedSignal, CallSpec, CallStatus, CallWait, Start, Undo, diverged, source_location},
+    state::Undo,
     step_id::step_id,
     undo::UndoCx,
 };
@@ -194,7 +196,7 @@ impl<'f> RawStep<'f> {
     fn start(&mut self, id: usize) {
         let (tries, signal_payload) = {
             let state = self.core.lock();
-            let call = state.calls[id].as_ref();
+            let call = state.calls.get(id);
             let tried = call.and_then(|call| state.journal.calls.of(&call.ident)?.tried.as_ref());
             let signal_payload =
                 call.and_then(|call| call.signal.as_ref()).map(|signal| signal.payload.clone());
@@ -265,7 +267,7 @@ impl<'f> RawStep<'f> {
 
     pub(super) fn deadline(&self, id: usize) -> Option<Time> {
         let state = self.core.lock();
-        let recorded = state.journal.calls.of(&state.calls[id].as_ref()?.ident)?;
+        let recorded = state.journal.calls.of(&state.calls.get(id)?.ident)?;
         serde_json::from_slice(&recorded.begun.as_ref()?.1.bytes).ok()
     }
 }

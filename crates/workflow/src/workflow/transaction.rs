@@ -27,9 +27,9 @@ use windlass_store::{Error, Work};
 
 use super::{
     Boxed,
+    call::{CallSpec, CallStatus, Start},
     core::Core,
     journal::CallEnd,
-    state::{CallSpec, CallStatus, Start},
     step::{decode_result, encode_result, panic_text},
 };
 use crate::store_retry;
@@ -161,7 +161,7 @@ impl Writer {
             Ok(payload) => {
                 let now = self.core.now();
                 let mut state = self.core.lock();
-                state.calls[self.call].as_ref()?;
+                state.calls.get(self.call)?;
                 let entry = state.entry(self.call, CallEvent::Done, payload.clone(), now);
                 drop(state);
                 *record = Some(Ok((entry.seq, payload)));
@@ -253,7 +253,7 @@ async fn transact(writer: Writer, work: Work<'_>, timeout: Duration) -> Transact
         CommitOutcome::Halted => return TransactionEnd::ClaimOver(StepResult::Halted),
         _ => return TransactionEnd::ClaimOver(StepResult::ClaimOver),
     }
-    let name = core.lock().calls.get(writer.call).and_then(|call| Some(call.as_ref()?.ident.clone()));
+    let name = core.lock().calls.get(writer.call).map(|call| call.ident.clone());
     let Some(ident) = name else { return TransactionEnd::ClaimOver(StepResult::ClaimOver) };
     let mut after = core.lock().journal.next_seq - 1;
     loop {
@@ -313,14 +313,14 @@ impl<T: DeserializeOwned, E: From<Failure>> Future for TransactionCall<'_, T, E>
                     match ended {
                         TransactionEnd::Committed(seq, payload) => {
                             let mut state = core.lock();
-                            state.transacting = None;
+                            state.calls.transacting = None;
                             state.end(id, seq, CallEnd::Done(payload));
                         }
                         TransactionEnd::Failed(failure) => {
-                            core.lock().transacting = None;
+                            core.lock().calls.transacting = None;
                             core.fail_or_retry_call(id, failure, &this.spec.retry);
                         }
-                        TransactionEnd::ClaimOver(result) => core.lock().claim_ended = Some(result),
+                        TransactionEnd::ClaimOver(result) => core.lock().code.claim_ended = Some(result),
                     }
                 }
                 CallStatus::Running | CallStatus::Pending => return Poll::Pending,

@@ -106,7 +106,7 @@ impl Driver {
                 let payload = Payload::json(b"null".to_vec());
                 let entry =
                     state.entry_of(&undo.ident, CallKind::Step, CallEvent::Undone, None, payload, now);
-                state.pending.entries.push(entry);
+                state.pending.push(entry);
             }
             Err(failure) => {
                 let (retry_counts, before) =
@@ -120,7 +120,7 @@ impl Driver {
                             let state = &mut *self.core.lock();
                             let entry =
                                 state.entry_of(&tries, CallKind::Step, CallEvent::Tried, None, payload, now);
-                            state.pending.entries.push(entry);
+                            state.pending.push(entry);
                         }
                         return Ok(UndoOutcome::AttemptOver(self.park_for(after)?));
                     }
@@ -128,7 +128,7 @@ impl Driver {
                 }
             }
         }
-        match self.commit(None, true).await? {
+        match self.commit(None).await? {
             Some(result) => Ok(UndoOutcome::AttemptOver(result)),
             None => Ok(UndoOutcome::Settled),
         }
@@ -141,7 +141,7 @@ impl Driver {
         let state = &mut *self.core.lock();
         let entry =
             state.entry_of(&ident, CallKind::Step, CallEvent::NotUndone, None, ending.failed_payload(), now);
-        state.pending.entries.push(entry);
+        state.pending.push(entry);
         state.journal.undo.not_undone(ident, failure);
     }
 

@@ -14,9 +14,10 @@ use serde::{Serialize, de::DeserializeOwned};
 use windlass_model::{Failure, Retry, Time, journal::CallKind};
 
 use super::{
+    call::{AwaitedSignal, CallSpec, CallStatus, Moment, Start},
     core::Core,
+    fault::misuse,
     journal::CallEnd,
-    state::{AwaitedSignal, CallSpec, CallStatus, Moment, Start, misuse},
     step::{RawStep, TryCx, complete_if_true, decode_result, encode_result},
 };
 use crate::{

@@ -1,406 +1,259 @@
-//! How the driver handles calls that wait: it begins them, ends those whose wait is over, and parks the job for the others.
+//! The rules for calls that wait: how they begin, when they end, and what the job parks for.
 
-use std::{
-    future::poll_fn,
-    sync::Arc,
-    task::{Context, Poll},
-    time::Duration,
-};
+use std::time::Duration;
 
 use windlass_model::{
-    Failure, JobId, Outcome, Payload, Reason, Signal, Time, Wait, WaitCondition,
+    Failure, JobId, Payload, Reason, Signal, Time, Wait, WaitCondition,
     branch::BRANCH_SIGNAL,
     failure::{OnFailure, class},
     journal::{CallEvent, CallKind},
     wait::{CHILD_SIGNAL, MAX_NAMES, SignalName},
 };
-use windlass_runtime::StepResult;
 use windlass_store::JobEnd;
 
 use super::{
-    driver::{Driver, record_finished},
+    call::{AwaitedSignal, Call, CallWait, Moment, Phase, Start},
+    core::encode_payload,
+    decide::Inputs,
+    fault::misuse,
     journal::CallEnd,
-    state::{AwaitedSignal, Call, CallWait, Moment, Phase, RunState, Start, misuse},
+    state::RunState,
 };
-use crate::{signal::mark_unreadable, store_retry::retry_unavailable};
+use crate::signal::mark_unreadable;
 
-/// How often the inbox is read while steps are running.
-const INBOX_INTERVAL: Duration = Duration::from_millis(500);
-
-impl Driver {
-    /// Begins a call that is not recorded.
-    pub(super) fn begin(&self, id: usize) -> Result<(), Failure> {
-        let now = self.core.now();
-        let mut state = self.core.lock();
-        let state = &mut *state;
-        let Some(call) = state.calls[id].as_mut() else { return Ok(()) };
-        let recorded = state.journal.calls.of(&call.ident);
-        let begun = recorded.and_then(|recorded| recorded.begun.as_ref()).map(|(_, payload)| payload.clone());
-        let retried_at = recorded.and_then(|recorded| recorded.tried.as_ref()).map(|tried| tried.next_at);
-        let time = |payload: &Payload| serde_json::from_slice::<Time>(&payload.bytes).ok();
-        let mut begin = None;
-        let phase = match &mut call.start {
+impl RunState {
+    /// Begins a call that is not recorded, or continues one of which only the beginning is.
+    pub(super) fn begin(&mut self, id: usize, now: Time) {
+        let Some(call) = self.calls.get_mut(id) else { return };
+        let recorded = self.journal.calls.of(&call.ident);
+        let begun = recorded.and_then(|recorded| recorded.begun.as_ref()).map(|(_, payload)| &payload.bytes);
+        let due = begun.and_then(|bytes| serde_json::from_slice::<Time>(bytes).ok());
+        let retry_at = recorded.and_then(|recorded| recorded.tried.as_ref()).map(|tried| tried.next_at);
+        // When the call is due, or its child: recorded when it begins, so that a replay finds the same.
+        let mut begins: Option<Vec<u8>> = None;
+        let mut begins_due = |due: Time| {
+            begins = Some(serde_json::to_vec(&due).unwrap_or_default());
+            due
+        };
+        let wait = match &call.start {
             Start::Body { within } => {
-                if let (Some(within), None) = (within, &begun) {
-                    begin = Some(now.plus(*within));
+                if let (Some(within), None) = (within, begun) {
+                    begins_due(now.plus(*within));
                 }
-                match retried_at.filter(|at| *at > now) {
-                    Some(at) => {
-                        Phase::Waiting(CallWait { due_at: Some(at), runs_body: true, ..CallWait::default() })
-                    }
-                    None => {
-                        if call.op == CallKind::Transaction {
-                            state.transacting = Some(id);
-                        }
-                        Phase::CanStart
-                    }
-                }
+                retry_at.filter(|at| *at > now).map(|at| CallWait {
+                    due_at: Some(at),
+                    runs_body: true,
+                    ..CallWait::default()
+                })
             }
             Start::At(moment) => {
-                let due = begun.as_ref().and_then(time).unwrap_or_else(|| {
-                    let due = match *moment {
-                        Moment::In(sleep_for) => now.plus(sleep_for),
+                let due = due.unwrap_or_else(|| {
+                    begins_due(match *moment {
+                        Moment::In(span) => now.plus(span),
                         Moment::At(at) => at,
-                    };
-                    *begin.insert(due)
+                    })
                 });
-                Phase::Waiting(CallWait { due_at: Some(due), ..CallWait::default() })
+                Some(CallWait { due_at: Some(due), ..CallWait::default() })
             }
             Start::Unrecorded(due) => {
-                Phase::Waiting(CallWait { due_at: Some(*due), unrecorded: true, ..CallWait::default() })
+                Some(CallWait { due_at: Some(*due), unrecorded: true, ..CallWait::default() })
             }
             Start::Signal { awaited, timeout } => {
-                let due = timeout.map(|timeout| {
-                    begun.as_ref().and_then(time).unwrap_or_else(|| *begin.insert(now.plus(timeout)))
-                });
-                Phase::Waiting(CallWait { due_at: due, signal: Some(awaited.clone()), ..CallWait::default() })
+                let due_at = timeout.map(|timeout| due.unwrap_or_else(|| begins_due(now.plus(timeout))));
+                Some(CallWait { due_at, signal: Some(awaited.clone()), ..CallWait::default() })
             }
             Start::Child(job) => {
-                let before =
-                    begun.as_ref().and_then(|begun| serde_json::from_slice::<JobId>(&begun.bytes).ok());
-                let child = before.unwrap_or(job.id);
+                let before = begun.and_then(|bytes| serde_json::from_slice::<JobId>(bytes).ok());
                 if before.is_none() {
-                    state.pending.children.push((**job).clone());
+                    self.pending.children.push((**job).clone());
+                    begins = Some(serde_json::to_vec(&job.id).unwrap_or_default());
                 }
-                let payload = serde_json::to_vec(&child).unwrap_or_default();
-                call.phase = Phase::Waiting(CallWait { child: Some(child), ..CallWait::default() });
-                if before.is_none() {
-                    let payload = Payload::json(payload);
-                    let entry = state.entry(id, CallEvent::Begun, payload.clone(), now);
-                    let ident = state.calls[id].as_ref().expect("begun").ident.clone();
-                    state.journal.recorded_mut(&ident).begun = Some((entry.seq, payload));
-                    state.pending.entries.push(entry);
-                }
-                return Ok(());
+                Some(CallWait { child: Some(before.unwrap_or(job.id)), ..CallWait::default() })
             }
         };
-        call.phase = phase;
-        if let Some(due) = begin {
-            let payload = Payload::json(serde_json::to_vec(&due).unwrap_or_default());
-            let entry = state.entry(id, CallEvent::Begun, payload.clone(), now);
-            let (ident, op) = (state.calls[id].as_ref().expect("begun").ident.clone(), entry.op);
-            let recorded = state.journal.recorded_mut(&ident);
-            (recorded.op, recorded.begun) = (op, Some((entry.seq, payload)));
-            state.pending.entries.push(entry);
+        let starts_transaction = wait.is_none() && call.op == CallKind::Transaction;
+        call.phase = wait.map_or(Phase::CanStart, Phase::Waiting);
+        if starts_transaction {
+            self.calls.transacting = Some(id);
         }
-        Ok(())
+        if let Some(payload) = begins {
+            self.record_begun(id, Payload::json(payload), now);
+        }
     }
 
-    /// Ends the waits that are over. Returns whether there were any.
-    pub(super) fn complete_waits(&self) -> bool {
-        let now = self.core.now();
-        let mut guard = self.core.lock();
-        let state = &mut *guard;
-        let alone = state.under_way().count() == 1;
-        let waiting: Vec<(usize, CallWait)> = state
-            .under_way()
-            .filter_map(|(id, call)| match &call.phase {
-                Phase::Waiting(wait) => Some((id, wait.clone())),
-                _ => None,
-            })
-            .collect();
-        let mut woken = Vec::new();
+    /// Ends the waits that are over, and returns their calls.
+    pub(super) fn complete_waits(&mut self, inputs: &Inputs<'_>) -> Vec<usize> {
+        let alone = self.calls.iter().count() == 1;
+        let waits: Vec<(usize, CallWait)> =
+            self.calls.iter().filter_map(|(id, call)| Some((id, call.wait()?.clone()))).collect();
         // A signal of a branch only says that the branch must be read again.
-        let branch_signals: Vec<i64> = state
-            .inbox
-            .iter()
-            .filter(|signal| signal.name == BRANCH_SIGNAL)
-            .map(|signal| signal.number)
-            .collect();
-        if waiting.iter().any(|(_, wait)| wait.branch) {
-            state.inbox.retain(|signal| signal.name != BRANCH_SIGNAL);
-            state.pending.consumed.extend(&branch_signals);
+        let branch_signals: Vec<i64> = self.inbox.numbers(BRANCH_SIGNAL).collect();
+        if waits.iter().any(|(_, wait)| wait.branch) {
+            self.inbox.signals.retain(|signal| signal.name != BRANCH_SIGNAL);
+            self.pending.consumed.extend(&branch_signals);
         }
+        let awaited: Vec<AwaitedSignal> = waits.iter().filter_map(|(_, wait)| wait.signal.clone()).collect();
         // Only the next end is taken: if the code then drops other calls, their signals must stay in the inbox.
-        let mut ended = !state.finished.is_empty();
-        let all_awaited: Vec<AwaitedSignal> =
-            waiting.iter().filter_map(|(_, wait)| wait.signal.clone()).collect();
-        for (id, wait) in waiting {
+        let mut ended = !self.calls.finished.is_empty();
+        let mut woken = Vec::new();
+        for (id, wait) in waits {
             if ended && !wait.runs_body {
                 continue;
             }
-            let signal =
-                wait.signal.as_ref().and_then(|awaited| self.take_signal(state, awaited, &all_awaited));
-            let due =
-                wait.due_at.is_some_and(|due| due <= now) || (wait.branch && !branch_signals.is_empty());
-            if let Some(signal) = signal {
-                if wait.runs_body {
-                    let call = state.calls[id].as_mut().expect("it waits");
-                    (call.signal, call.phase) = (Some(signal), Phase::CanStart);
-                } else {
-                    state.pending.consumed.push(signal.number);
-                    // The payload of a signal that came with the claim was decoded with it.
-                    let kept = match signal.payload {
-                        Payload { codec: 0, bytes } => self.core.encode(bytes),
-                        encoded => Ok(encoded),
-                    };
-                    match kept {
-                        Ok(payload) => _ = state.finish(id, CallEvent::Done, payload, now),
-                        Err(failure) => state.fail(id, failure, Reason::Refused, now),
-                    }
-                }
-            } else if !due {
+            let signal = wait.signal.as_ref().and_then(|signal| self.take_signal(signal, &awaited, inputs));
+            let is_due = wait.due_at.is_some_and(|due| due <= inputs.now)
+                || (wait.branch && !branch_signals.is_empty());
+            if signal.is_none() && !is_due {
                 continue;
-            } else if wait.runs_body {
-                let call = state.calls[id].as_mut().expect("it waits");
-                // Transactions run one after the other.
-                call.phase = if call.op == CallKind::Transaction { Phase::New } else { Phase::CanStart };
-            } else if wait.unrecorded {
-                let seq = state.last_delivered;
-                state.calls[id].as_mut().expect("it waits").phase =
-                    Phase::Ready(seq, CallEnd::Done(Payload::json(b"null".to_vec())));
-            } else if let Some(AwaitedSignal { name, .. }) = wait.signal {
-                let text = format!("no signal {name:?} arrived in time");
-                state.fail(id, Failure::stop(text).class(class::TIMEOUT), Reason::Timeout, now);
-            } else {
-                state.finish(id, CallEvent::Done, Payload::json(b"null".to_vec()), now);
-                if alone {
-                    // No other call can end before it: its end is written with whatever follows.
-                    record_finished(state);
-                }
             }
-            ended |= !wait.runs_body;
+            if wait.runs_body {
+                let call = self.calls.get_mut(id).expect("it waits");
+                // Transactions run one after the other: it begins again when it is its turn.
+                call.phase = if call.op == CallKind::Transaction { Phase::New } else { Phase::CanStart };
+                if signal.is_some() {
+                    call.signal = signal;
+                }
+            } else {
+                self.end_wait(id, wait, signal, alone, inputs);
+                ended = true;
+            }
             woken.push(id);
         }
-        let any = !woken.is_empty();
-        drop(guard);
-        woken.into_iter().for_each(|id| self.core.wake_call(id));
-        any
+        woken
+    }
+
+    /// Ends a call whose wait is over: with its signal, or because of its time.
+    fn end_wait(
+        &mut self,
+        id: usize,
+        wait: CallWait,
+        signal: Option<Signal>,
+        alone: bool,
+        inputs: &Inputs<'_>,
+    ) {
+        let null = || Payload::json(b"null".to_vec());
+        let now = inputs.now;
+        if let Some(signal) = signal {
+            self.pending.consumed.push(signal.number);
+            // The payload of a signal that came with the claim was decoded with it.
+            let encoded = match signal.payload {
+                Payload { codec: 0, bytes } => encode_payload(inputs.codecs, bytes),
+                encoded => Ok(encoded),
+            };
+            match encoded {
+                Ok(payload) => _ = self.finish(id, CallEvent::Done, payload, now),
+                Err(failure) => self.fail(id, failure, Reason::Refused, now),
+            }
+        } else if wait.unrecorded {
+            let phase = Phase::Ready(self.delivered.last, CallEnd::Done(null()));
+            self.calls.get_mut(id).expect("it waits").phase = phase;
+        } else if let Some(AwaitedSignal { name, .. }) = wait.signal {
+            let text = format!("no signal {name:?} arrived in time");
+            self.fail(id, Failure::stop(text).class(class::TIMEOUT), Reason::Timeout, now);
+        } else {
+            self.finish(id, CallEvent::Done, null(), now);
+            if alone {
+                // No other call can end before it: its end is written with whatever follows.
+                self.record_finished();
+            }
+        }
     }
 
     /// Takes the oldest signal out of the inbox that a call waits for and can decode. A signal that none of the calls waiting
     /// for its name can decode is marked unreadable.
     fn take_signal(
-        &self,
-        state: &mut RunState,
-        awaited: &AwaitedSignal,
+        &mut self,
+        wanted: &AwaitedSignal,
         all_awaited: &[AwaitedSignal],
+        inputs: &Inputs<'_>,
     ) -> Option<Signal> {
-        let codecs = &self.core.services.codecs;
+        let signals = &mut self.inbox.signals;
         let mut index = 0;
-        while let Some(signal) = state.inbox.get(index) {
-            if signal.name != awaited.name {
+        while let Some(signal) = signals.get(index) {
+            if signal.name != wanted.name {
                 index += 1;
                 continue;
             }
-            let why = match (awaited.can_read)(codecs, &signal.payload) {
-                Ok(()) => return Some(state.inbox.remove(index)),
+            let why = match (wanted.can_read)(inputs.codecs, &signal.payload) {
+                Ok(()) => return Some(signals.remove(index)),
                 Err(why) => why,
             };
-            let others = all_awaited.iter().filter(|other| other.name == awaited.name);
-            if others.map(|other| (other.can_read)(codecs, &signal.payload)).any(|read| read.is_ok()) {
+            let mut others = all_awaited.iter().filter(|other| other.name == wanted.name);
+            if others.any(|other| (other.can_read)(inputs.codecs, &signal.payload).is_ok()) {
                 index += 1;
                 continue;
             }
-            let signal = state.inbox.remove(index);
-            state.pending.unreadable.push(mark_unreadable(self.core.job.id, &signal, why));
+            let signal = signals.remove(index);
+            self.pending.unreadable.push(mark_unreadable(inputs.job, &signal, why));
         }
         None
     }
 
-    /// Reads signals and ends of children that calls wait for and that did not come with the claim. Returns whether there is
-    /// anything new.
-    pub(super) async fn refresh_waits(&mut self) -> Result<bool, Failure> {
-        let (names, children, new_children) = {
-            let state = self.core.lock();
-            let waits = state.under_way().filter_map(|(_, call)| match &call.phase {
-                Phase::Waiting(wait) => Some(wait),
-                _ => None,
-            });
-            let (mut names, mut children) = (Vec::new(), Vec::new());
-            for wait in waits {
-                names.extend(wait.signal.as_ref().map(|awaited| awaited.name.clone()));
-                names.extend(wait.branch.then(|| BRANCH_SIGNAL.to_owned()));
-                children.extend(wait.child);
-            }
-            let new: Vec<JobId> = state.pending.children.iter().map(|child| child.id).collect();
-            (names, children, new)
+    /// Replaces the inbox by one that was just read, without the signals that the next commit consumes or marks and those
+    /// that bodies have.
+    pub(super) fn replace_inbox(&mut self, signals: Vec<Signal>) {
+        let (pending, calls) = (&self.pending, &self.calls);
+        let is_taken = |number: i64| {
+            pending.consumed.contains(&number)
+                || pending.unreadable.iter().any(|signal| signal.number == number)
+                || calls
+                    .iter()
+                    .any(|(_, call)| call.signal.as_ref().is_some_and(|held| held.number == number))
         };
-        let mut any = false;
-        let recorded =
-            |name: &String| self.core.job.wait.as_ref().is_some_and(|wait| wait.wants(name).is_some());
-        if !self.inbox_read && names.iter().any(|name| !recorded(name)) {
-            self.read_inbox().await?;
-            any |= {
-                let state = self.core.lock();
-                state.inbox.iter().any(|signal| names.contains(&signal.name))
-            };
-        }
-        self.inbox_read = true;
-        let hinted = {
-            let mut state = self.core.lock();
-            let (hints, rest): (Vec<_>, Vec<_>) =
-                std::mem::take(&mut state.inbox).into_iter().partition(|signal| signal.name == CHILD_SIGNAL);
-            state.inbox = rest;
-            state.pending.consumed.extend(hints.iter().map(|hint| hint.number));
-            !hints.is_empty()
-        };
-        let wanted: Vec<JobId> = children
-            .into_iter()
-            .filter(|id| !new_children.contains(id) && (hinted || !self.queried_children.contains(id)))
-            .collect();
-        if !wanted.is_empty() {
-            any |= self.complete_children(&wanted).await?;
-        }
-        Ok(any)
+        let is_open = |signal: &Signal| signal.unreadable.is_none() && !is_taken(signal.number);
+        self.inbox.signals = signals.into_iter().filter(is_open).collect();
     }
 
-    pub(super) async fn read_inbox(&mut self) -> Result<(), Failure> {
-        let store = Arc::clone(&self.core.services.store);
-        let id = self.core.job.id;
-        let inbox = retry_unavailable!(store.inspect().inbox(id, usize::MAX))?;
-        let mut state = self.core.lock();
-        let mut consumed = state.pending.consumed.clone();
-        consumed.extend(state.pending.unreadable.iter().map(|signal| signal.number));
-        let held_by_bodies: Vec<i64> = state
-            .under_way()
-            .filter_map(|(_, call)| call.signal.as_ref().map(|signal| signal.number))
-            .collect();
-        state.inbox = inbox
-            .into_iter()
-            .filter(|signal| signal.unreadable.is_none())
-            .filter(|signal| !consumed.contains(&signal.number) && !held_by_bodies.contains(&signal.number))
-            .collect();
-        Ok(())
+    /// Returns the children that calls wait for and that may have ended. Consumes the signals that say so.
+    pub(super) fn children_to_read(&mut self) -> Vec<JobId> {
+        let signals: Vec<i64> = self.inbox.numbers(CHILD_SIGNAL).collect();
+        self.inbox.signals.retain(|signal| signal.name != CHILD_SIGNAL);
+        self.pending.consumed.extend(&signals);
+        let may_have_ended = |id: &JobId| {
+            let is_submitted = !self.pending.children.iter().any(|child| child.id == *id);
+            is_submitted && (!signals.is_empty() || !self.inbox.queried_children.contains(id))
+        };
+        self.calls.waits().filter_map(|wait| wait.child).filter(may_have_ended).collect()
     }
 
-    /// Ends the calls whose children have ended. Returns whether there were any.
-    pub(super) async fn complete_children(&mut self, ids: &[JobId]) -> Result<bool, Failure> {
-        let store = Arc::clone(&self.core.services.store);
-        let ended = retry_unavailable!(store.job_ends(ids))?;
-        self.queried_children.extend(ids);
-        let now = self.core.now();
-        let mut any = false;
-        let mut state = self.core.lock();
-        for (child, ended) in ids.iter().zip(ended) {
-            let Some(ended) = ended else { continue };
-            let waits_for = |(id, call): (usize, &Call)| match &call.phase {
-                Phase::Waiting(wait) if wait.child == Some(*child) => Some(id),
-                _ => None,
-            };
-            let Some(id) = state.under_way().find_map(waits_for) else { continue };
-            any = true;
-            match ended {
-                JobEnd::Done(output) => _ = state.finish(id, CallEvent::Done, output, now),
+    /// Ends the calls whose children have ended.
+    pub(super) fn complete_children(&mut self, ends: Vec<(JobId, Option<JobEnd>)>, now: Time) {
+        self.inbox.queried_children.extend(ends.iter().map(|(child, _)| *child));
+        for (child, end) in ends {
+            let Some(end) = end else { continue };
+            let waits_for = |call: &Call| call.wait().is_some_and(|wait| wait.child == Some(child));
+            let Some((id, _)) = self.calls.iter().find(|(_, call)| waits_for(call)) else { continue };
+            match end {
+                JobEnd::Done(output) => _ = self.finish(id, CallEvent::Done, output, now),
                 JobEnd::Failed { reason, failure } => {
                     let message = format!("the child {child} failed ({reason}): {}", failure.message);
                     let failure = Failure { message, then: OnFailure::Stop, ..failure };
-                    state.fail(id, failure, reason, now);
+                    self.fail(id, failure, reason, now);
                 }
                 JobEnd::Cancelled(failure) => {
                     let message = format!("the child {child} was cancelled: {}", failure.message);
                     let failure = Failure { message, then: OnFailure::Stop, ..failure };
-                    state.fail(id, failure.class(class::CANCELLED), Reason::Stopped, now);
+                    self.fail(id, failure.class(class::CANCELLED), Reason::Stopped, now);
                 }
                 JobEnd::Gone => {
                     let text = format!(
                         "the child {child} does not exist: another job has its key or its unique name, or it was pruned"
                     );
-                    state.fail(id, Failure::stop(text).class("child"), Reason::Stopped, now);
+                    self.fail(id, Failure::stop(text).class("child"), Reason::Stopped, now);
                 }
             }
         }
-        Ok(any)
     }
 
-    /// Waits until a body can continue, a wait is over, or the job is being cancelled. Returns whether the grace period of a
-    /// cancel is over.
-    pub(super) async fn wait(&mut self) -> Result<bool, Failure> {
-        let attempt = Arc::clone(self.attempt());
-        let (due, polls_inbox) = {
-            let state = self.core.lock();
-            let waits = || {
-                state.under_way().filter_map(|(_, call)| match &call.phase {
-                    Phase::Waiting(wait) => Some(wait),
-                    _ => None,
-                })
-            };
-            let due = waits().filter_map(|wait| wait.due_at).min();
-            (due, waits().any(|wait| wait.signal.is_some() || wait.child.is_some() || wait.branch))
-        };
-        let (now, env) = (self.core.now(), self.core.services.env.clone());
-        let mut sleep_for = due.map(|due| due.since(now));
-        if polls_inbox {
-            // A fixed time, so that bodies that wake often cannot postpone it.
-            let read_at = *self.next_inbox_read.get_or_insert_with(|| env.instant() + INBOX_INTERVAL);
-            let remaining = read_at.saturating_duration_since(env.instant());
-            sleep_for = Some(sleep_for.map_or(remaining, |sleep_for| sleep_for.min(remaining)));
-        }
-        let core = Arc::clone(&self.core);
-        let mut first = true;
-        let woken = poll_fn(move |cx: &mut Context<'_>| {
-            core.register_driver(cx);
-            // Wakes between the last poll and this one are served by polling the code once more.
-            if std::mem::take(&mut first) { Poll::Pending } else { Poll::Ready(()) }
-        });
-        let sleep = async {
-            match sleep_for {
-                Some(sleep_for) => env.sleep(sleep_for).await,
-                None => std::future::pending().await,
-            }
-        };
-        tokio::select! {
-            biased;
-            () = attempt.cancel_deadline() => {
-                return Ok(true);
-            }
-            () = sleep => {
-                if self.next_inbox_read.take_if(|at| *at <= env.instant()).is_some()
-                    && let Err(failure) = self.refresh_inbox().await
-                {
-                    // Running bodies are not affected: the inbox is read again soon.
-                    tracing::debug!(%failure, job = %self.core.job.id, "the inbox could not be read");
-                }
-                self.complete_waits();
-            }
-            () = woken => {}
-        }
-        Ok(false)
-    }
-
-    /// The same as [`Driver::refresh_waits`], without relying on earlier reads.
-    pub(super) async fn refresh_inbox(&mut self) -> Result<(), Failure> {
-        self.queried_children.clear();
-        self.read_inbox().await?;
-        self.inbox_read = true;
-        self.refresh_waits().await.map(drop)
-    }
-
-    /// Parks the job until one of its waits is over.
-    pub(super) fn park(&mut self) -> Result<StepResult, Failure> {
-        let now = self.core.now();
-        let (mut names, mut due): (Vec<SignalName>, Option<Time>) = (Vec::new(), None);
-        {
-            let state = self.core.lock();
-            for (_, call) in state.under_way() {
-                let Phase::Waiting(wait) = &call.phase else { continue };
-                let child = wait.child.map(|_| SignalName { name: CHILD_SIGNAL.into(), every: true });
-                let branch = wait.branch.then(|| SignalName { name: BRANCH_SIGNAL.into(), every: true });
-                let signal =
-                    wait.signal.clone().map(|awaited| SignalName { name: awaited.name, every: false });
-                names.extend(child.into_iter().chain(branch).chain(signal));
-                due = [due, wait.due_at].into_iter().flatten().min();
-            }
+    /// Returns what the job parks for: any of its waits.
+    pub(super) fn park_wait(&self, now: Time) -> Result<Wait, Failure> {
+        let mut names: Vec<SignalName> = Vec::new();
+        for wait in self.calls.waits() {
+            let child = wait.child.map(|_| SignalName { name: CHILD_SIGNAL.into(), every: true });
+            let branch = wait.branch.then(|| SignalName { name: BRANCH_SIGNAL.into(), every: true });
+            let signal = wait.signal.as_ref();
+            let signal = signal.map(|awaited| SignalName { name: awaited.name.clone(), every: false });
+            names.extend(child.into_iter().chain(branch).chain(signal));
         }
         names.sort_by(|a, b| a.name.cmp(&b.name));
         names.dedup_by(|a, b| a.name == b.name);
@@ -411,9 +264,8 @@ impl Driver {
                 names.len()
             )));
         }
+        let due = self.calls.waits().filter_map(|wait| wait.due_at).min();
         let timeout = due.map(|due| due.since(now).max(Duration::from_micros(1)));
-        let wait = Wait { condition: WaitCondition::Signals { names, needs: 1 }, timeout };
-        let step = self.take_step()?;
-        Ok(StepResult::Commit { step: Some(Box::new(step)), outcome: Outcome::Wait(wait) })
+        Ok(Wait { condition: WaitCondition::Signals { names, needs: 1 }, timeout })
     }
 }
