@@ -1,10 +1,11 @@
-//! A checkout that waits for its payment, and is called off if none comes in time.
+//! A checkout that waits for its payment, and fails if none arrives in time.
 //!
 //! Run it with `cargo run -p windlass --example checkout`.
 
 use windlass::prelude::*;
 
-/// The states of a checkout. Each is committed before the next runs; while it waits, it takes no slot and no memory.
+/// The stages of a checkout. Each is committed before the next one runs. While the checkout waits, it takes no slot and no
+/// memory.
 #[derive(Serialize, Deserialize)]
 enum Checkout {
     Start { order: u32, cents: u64 },
@@ -13,14 +14,14 @@ enum Checkout {
     Refund { order: u32, paid: u64 },
 }
 
-/// What the payment service says.
+/// What the payment service sends.
 #[derive(Serialize, Deserialize)]
 struct Payment {
     cents: u64,
 }
 
-/// How long a customer may take. In a shop it would be an hour or a day; it costs no more.
-const PATIENCE: Duration = Duration::from_millis(1_500);
+/// How long the checkout waits for the payment. In a shop it would be an hour or a day, which costs no more.
+const PAYMENT_TIME: Duration = Duration::from_millis(1_500);
 
 impl Machine for Checkout {
     const KIND: &'static str = "checkout";
@@ -31,20 +32,20 @@ impl Machine for Checkout {
         Ok(match self {
             Checkout::Start { order, cents } => {
                 println!("  order {order}: reserved, waits for {cents} cents");
-                Next::wait(Checkout::AwaitPayment { order, cents }, signal("payment")).timeout(PATIENCE)
+                Next::wait(Checkout::AwaitPayment { order, cents }, signal("payment")).timeout(PAYMENT_TIME)
             }
             Checkout::AwaitPayment { order, cents } => match cx.signal::<Payment>("payment")? {
                 Some(Payment { cents: paid }) if paid == cents => Next::to(Checkout::Ship { order, paid }),
                 Some(Payment { cents: paid }) => Next::to(Checkout::Refund { order, paid }),
-                None => Next::stop(format!("order {order} was not paid within {PATIENCE:?}")),
+                None => Next::stop(format!("order {order} was not paid within {PAYMENT_TIME:?}")),
             },
             Checkout::Ship { order, paid } => {
-                // The same for every attempt at this step: whoever ships can tell a repeat by it.
+                // The same for every attempt of this step: the shipping service recognises a repeat by it.
                 println!("  order {order}: shipped under the idempotency key …{}", &cx.step_id()[30..]);
                 Next::done(format!("order {order} shipped for {paid} cents"))
             }
             Checkout::Refund { order, paid } => {
-                Next::done(format!("order {order} called off, {paid} cents given back"))
+                Next::done(format!("order {order} cancelled, {paid} cents refunded"))
             }
         })
     }
@@ -57,7 +58,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let engine = Engine::open(&url).await?.machine::<Checkout>().start().await?;
     let start = |order| engine.submit(Checkout::Start { order, cents: 1_200 }).key(format!("order-{order}"));
 
-    println!("paid twice by an impatient service, shipped once:");
+    println!("paid twice, shipped once:");
     let job = start(1).await?;
     for _ in 0..2 {
         let payment = Payment { cents: 1_200 };
@@ -69,7 +70,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     }
     println!("  {}", job.result().await?);
 
-    println!("the payment comes before the order, and makes it:");
+    println!("the payment arrives first, and submits the order:");
     let job = start(2).signal_once("payment", "charge-78", Payment { cents: 1_200 }).await?;
     println!("  {}", job.result().await?);
 
@@ -93,7 +94,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         Ok(delivery) => println!("  not expected: {delivery:?}"),
     }
 
-    println!("what they did:");
+    println!("transitions of all checkouts:");
     for path in engine.inspect().transition_counts("checkout", 100).await? {
         let next = path.next.as_deref().unwrap_or("the end");
         println!("  {} → {next}, {} ({}x)", path.stage, path.how, path.times);

@@ -1,4 +1,4 @@
-//! A program with kinds of its own gets Windlass's commands for them.
+//! A program that has the commands of `windlass` for its own kinds.
 //!
 //! `cargo run -p windlass-cli --example commands -- submit shout '{"text": "hello"}'`, then `… -- worker` in another
 //! terminal, `… -- jobs`, and so on.

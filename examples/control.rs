@@ -1,4 +1,4 @@
-//! What people do to work that is there: pause, cancel, try again, ask why, do it to many, and see who did what.
+//! Control of jobs: pause, resume, cancel and retry them, ask why they wait, act on many, and read the audit log.
 //!
 //! Run it with `cargo run -p windlass --example control`.
 
@@ -8,7 +8,7 @@ use windlass::{AuditFilter, Filter, JobAction, State, prelude::*, store::AuditEn
 
 static DISK_IS_FULL: AtomicBool = AtomicBool::new(false);
 
-/// Copies for as long as it is told, unless someone wants it to end.
+/// Copies files, and stops when it is cancelled.
 #[derive(Serialize, Deserialize)]
 struct Copy {
     files: u32,
@@ -27,7 +27,7 @@ impl Task for Copy {
             tokio::select! {
                 () = tokio::time::sleep(Duration::from_millis(20)) => {}
                 () = cx.cancelled() => {
-                    println!("  the task tidies up after {file} files");
+                    println!("  the task cleans up after {file} files");
                     return Err(Failure::cancel(format!("stopped after {file} files")));
                 }
             }
@@ -52,7 +52,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let dir = tempfile::tempdir()?;
     let url = format!("sqlite://{}", dir.path().join("work.db").display());
     let engine = Engine::open(&url).await?.task::<Copy>().start().await?;
-    // Whose name this is, is up to you: a person, a program, a ticket.
+    // The name in the audit log: a person, a program, a ticket.
     let control = engine.control("operator");
 
     println!("pause and resume");
@@ -63,7 +63,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     control.resume(job.id()).await?;
     println!("  copied {} file", job.result().await?);
 
-    println!("cancel one that runs");
+    println!("cancel a running job");
     let job = engine.submit(copy(1_000)).await?;
     tokio::time::sleep(Duration::from_millis(200)).await;
     println!("  {:?}", control.cancel_within(job.id(), Duration::from_secs(5)).await?);
@@ -71,7 +71,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         println!("  {error}");
     }
 
-    println!("try a failed one again");
+    println!("retry a failed job");
     DISK_IS_FULL.store(true, Ordering::Relaxed);
     let job = engine.submit(copy(1)).await?;
     job.result().await.expect_err("the disk is full");
@@ -80,7 +80,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("  {:?}", control.retry(job.id()).await?);
     println!("  copied {} file", job.result().await?);
 
-    println!("cancel many, after a look");
+    println!("cancel many jobs, after a preview");
     for files in 1..=250 {
         engine.submit(copy(files)).tag("tuesday").delay(Duration::from_secs(3_600)).await?;
     }
@@ -96,9 +96,9 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let counts = bulk.per_second(500).run(seen).await?;
     println!("  {} done, {} refused", counts.done, counts.refused);
 
-    println!("who did what, newest first");
+    println!("the audit log, newest first");
     let entries = engine.inspect().audit(&AuditFilter { limit: 1_000, ..AuditFilter::default() }).await?;
-    // A bulk has an entry for each of its jobs, and one each for its beginning and its end.
+    // A bulk operation has an entry for each of its jobs, one for its beginning and one for its end.
     let of_bulk =
         |entry: &&AuditEntry| entry.action == "cancel" && entry.note.as_deref() == Some("wrong folder");
     for entry in entries.iter().filter(|entry| !of_bulk(entry)) {

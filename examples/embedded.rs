@@ -1,6 +1,6 @@
-//! An engine inside a program: many jobs put in at once, their results awaited, a graceful stop.
+//! An engine inside a program: submit many jobs at once, wait for their results, stop gracefully.
 //!
-//! Run it with `cargo run -p windlass --example embedded`. Interrupt it and run it again: it goes on where it stopped.
+//! Run it with `cargo run -p windlass --example embedded`. Interrupt it and run it again: it continues where it stopped.
 
 use windlass::prelude::*;
 
@@ -35,7 +35,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         .start()
         .await?;
 
-    // The key makes this repeatable: each number is put in once, however often the program is run.
+    // The key makes this repeatable: each number is submitted once, however often the program runs.
     let numbers = (1..=5_000).map(|start| Collatz { start });
     let jobs = engine.submit_all(numbers).key(|job| job.start.to_string()).await?;
     println!("{} jobs, {} of them new", jobs.len(), jobs.iter().filter(|job| job.is_new).count());
@@ -45,7 +45,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         let steps: u32 = engine.result(job.id).await?;
         longest = longest.max((steps, start));
     }
-    println!("the longest way to 1 is that of {}: {} steps", longest.1, longest.0);
+    println!("{} takes the most steps to 1: {}", longest.1, longest.0);
 
     let given_up = engine.stop().await;
     println!(

@@ -1,4 +1,4 @@
-//! Payloads that only this program can read, and a key that is changed while jobs are waiting.
+//! Encrypted payloads, and a change of the key while jobs wait.
 //!
 //! Run it with `cargo run -p windlass --example encrypted`.
 
@@ -8,36 +8,36 @@ use chacha20poly1305::{
 };
 use windlass::{Codec, prelude::*};
 
-/// How long a nonce is; it stands before the text that was sealed with it.
+/// The length of a nonce. The nonce precedes the encrypted text.
 const NONCE: usize = 24;
 
-/// One key, under a number of its own.
-struct Sealed {
+/// Encryption with one key, which has a number.
+struct Encrypted {
     id: u8,
     cipher: XChaCha20Poly1305,
 }
 
-impl Sealed {
-    fn new(id: u8, key: [u8; 32]) -> Sealed {
-        Sealed { id, cipher: XChaCha20Poly1305::new(&key.into()) }
+impl Encrypted {
+    fn new(id: u8, key: [u8; 32]) -> Encrypted {
+        Encrypted { id, cipher: XChaCha20Poly1305::new(&key.into()) }
     }
 }
 
-impl Codec for Sealed {
+impl Codec for Encrypted {
     fn id(&self) -> u8 {
         self.id
     }
 
     fn encode(&self, plain: &[u8]) -> Result<Option<Vec<u8>>, String> {
         let nonce = XNonce::generate();
-        let sealed = self.cipher.encrypt(&nonce, plain).map_err(|error| error.to_string())?;
-        Ok(Some([&nonce[..], &sealed[..]].concat()))
+        let text = self.cipher.encrypt(&nonce, plain).map_err(|error| error.to_string())?;
+        Ok(Some([&nonce[..], &text[..]].concat()))
     }
 
     fn decode(&self, bytes: &[u8]) -> Result<Vec<u8>, String> {
-        let (nonce, sealed) = bytes.split_first_chunk::<NONCE>().ok_or("it is too short")?;
-        let wrong = |_| "another key sealed it, or it was changed".to_owned();
-        self.cipher.decrypt(&XNonce::from(*nonce), sealed).map_err(wrong)
+        let (nonce, text) = bytes.split_first_chunk::<NONCE>().ok_or("it is too short")?;
+        let wrong = |_| "it was encrypted with another key, or modified".to_owned();
+        self.cipher.decrypt(&XNonce::from(*nonce), text).map_err(wrong)
     }
 }
 
@@ -60,13 +60,13 @@ fn remind(patient: &str) -> Remind {
     Remind { patient: patient.into() }
 }
 
-/// Keys are here for show; yours come from where you keep secrets.
-fn last_year() -> Sealed {
-    Sealed::new(10, [1; 32])
+/// The keys of this example are constants; read yours from where you keep secrets.
+fn last_year() -> Encrypted {
+    Encrypted::new(10, [1; 32])
 }
 
-fn this_year() -> Sealed {
-    Sealed::new(11, [2; 32])
+fn this_year() -> Encrypted {
+    Encrypted::new(11, [2; 32])
 }
 
 #[tokio::main]
@@ -84,7 +84,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         kept.codec
     );
 
-    // First every process learns to read the new key, then it becomes the one that writes. The old one reads on.
+    // First give every process the new key for reading, then let it write with that. The old key stays for reading.
     let engine = Engine::open(&url).await?.reads_codec(last_year()).codec(this_year()).task::<Remind>();
     let again = engine.submit(remind("Ada")).key("ada").await?;
     println!("the same submit under the new key is new: {}, differs: {}", again.is_new(), again.differs());
@@ -103,8 +103,8 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     }
     engine.stop().await;
 
-    let stranger = Engine::open(&url).await?;
-    if let Err(error) = stranger.result::<String>(fresh.id()).await {
+    let other = Engine::open(&url).await?;
+    if let Err(error) = other.result::<String>(fresh.id()).await {
         println!("without the keys: {error}");
     }
     Ok(())

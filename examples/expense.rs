@@ -1,7 +1,7 @@
-//! An expense that somebody has to approve: it waits for a decision, or for the time after which it is withdrawn.
+//! An expense that a person must approve: it waits for a decision, and is withdrawn if none comes in time.
 //!
 //! Run it with `cargo run -p windlass --example expense`, and decide from another terminal with the command that it prints. If
-//! you do not within five seconds, the program plays the human; with `-- nobody` it does not, and the expense is withdrawn.
+//! you do not decide within five seconds, the program approves it; with `-- wait` it does not, and the expense is withdrawn.
 
 use windlass::prelude::*;
 
@@ -11,15 +11,15 @@ struct Expense {
     cents: u64,
 }
 
-/// What a human says.
+/// The decision of a person.
 #[derive(Serialize, Deserialize)]
 struct Decision {
     approved: bool,
     by: String,
 }
 
-/// How long the humans may take. In an office it would be two weeks; it costs no more.
-const PATIENCE: Duration = seconds(8);
+/// How long the expense waits. In an office it would be two weeks, which costs no more.
+const DECISION_TIME: Duration = seconds(8);
 
 impl Workflow for Expense {
     const KIND: &'static str = "expense";
@@ -34,17 +34,17 @@ impl Workflow for Expense {
                 Ok::<_, AnyError>("the manager".to_owned())
             })
             .await?;
-        // What others can read while it waits.
+        // Others can read this while the job waits.
         flow.context().set("waits_for", &manager)?;
 
-        // Until one of the two is there the job is a row in the store: it takes no slot and no memory.
+        // Until one of the two happens, the job is a row in the store: it takes no slot and no memory.
         let decision = flow.signal::<Decision>("decision");
-        let late = flow.sleep(PATIENCE).name("late");
+        let late = flow.sleep(DECISION_TIME).name("late");
         match flow.select("decided", (decision, late)).await {
             First2::A(decision) => {
                 let Decision { approved, by } = decision?;
                 if !approved {
-                    return Ok(format!("{by} said no to {what}"));
+                    return Ok(format!("{by} declined {what}"));
                 }
                 flow.step("pay", || async move {
                     println!("  paying {cents} cents");
@@ -53,7 +53,9 @@ impl Workflow for Expense {
                 .await?;
                 Ok(format!("{by} approved {what}, and it is paid"))
             }
-            First2::B(()) => Ok(format!("{what} is withdrawn: {manager} did not answer within {PATIENCE:?}")),
+            First2::B(()) => {
+                Ok(format!("{what} is withdrawn: {manager} did not answer within {DECISION_TIME:?}"))
+            }
         }
     }
 }
@@ -61,7 +63,7 @@ impl Workflow for Expense {
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let url = "sqlite://expense.db";
-    let nobody = std::env::args().nth(1).as_deref() == Some("nobody");
+    let waits = std::env::args().nth(1).as_deref() == Some("wait");
     let engine = Engine::open(url).await?.workflow::<Expense>().start().await?;
     let job = engine.submit(Expense { what: "a train ticket".into(), cents: 4_200 }).await?;
     let id = job.id();
@@ -71,16 +73,16 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut ended = std::pin::pin!(job.result());
     let output = tokio::select! {
         output = &mut ended => output?,
-        () = tokio::time::sleep(seconds(5)), if !nobody => {
-            println!("nobody did; the program says yes");
-            // It may have been decided in this moment; then the job takes no more signals.
-            let yes = Decision { approved: true, by: "the program".into() };
-            let _ = engine.signal(id, "decision", yes).dedup("the program's").await;
+        () = tokio::time::sleep(seconds(5)), if !waits => {
+            println!("no decision; the program approves it");
+            // If it was decided at this moment, the job has ended and takes no more signals.
+            let decision = Decision { approved: true, by: "the program".into() };
+            let _ = engine.signal(id, "decision", decision).dedup("the program's").await;
             ended.await?
         }
     };
     println!("{output}");
-    println!("look at it: windlass --store {url} show {id}");
+    println!("show it:    windlass --store {url} show {id}");
     println!("draw it:    windlass --store {url} diagram {id} --svg expense.svg");
     engine.stop().await;
     Ok(())

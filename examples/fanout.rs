@@ -1,15 +1,15 @@
-//! One job, many children: a thumbnail for each picture of an archive, and a checksum for each of very many tiles.
+//! One job with many children: a thumbnail for each picture of an archive, and a checksum for each of very many tiles.
 //!
-//! Run it with `cargo run -p windlass --example fanout`; it makes the file `fanout.db` and ends by itself. Kill it on the way and
-//! start it again: it goes on where it was, and no picture is spawned twice. Give it a number of pictures for more to look
-//! at: `cargo run --release -p windlass --example fanout -- 100000`.
+//! Run it with `cargo run -p windlass --example fanout`; it creates the file `fanout.db` and ends by itself. Kill it and start it
+//! again: it continues where it was, and spawns no picture twice. For more pictures, give their number:
+//! `cargo run --release -p windlass --example fanout -- 100000`.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use windlass::prelude::*;
 
-/// Until somebody has mended the disk, some pictures cannot be read.
-static MENDED: AtomicBool = AtomicBool::new(false);
+/// Some pictures cannot be read until the disk is fixed.
+static DISK_IS_FIXED: AtomicBool = AtomicBool::new(false);
 
 /// The size of one picture's thumbnail.
 #[derive(Serialize, Deserialize)]
@@ -24,7 +24,7 @@ impl Task for Thumbnail {
 
     async fn run(self, _cx: &TaskCx) -> Result<u64, Failure> {
         match self.picture % 500 {
-            499 if !MENDED.load(Ordering::Relaxed) => Err(Failure::stop("the picture cannot be read")),
+            499 if !DISK_IS_FIXED.load(Ordering::Relaxed) => Err(Failure::stop("the picture cannot be read")),
             _ => Ok(self.picture % 7 + 1),
         }
     }
@@ -68,7 +68,7 @@ impl Workflow for Archive {
             .await?;
         let tiles =
             flow.merge_branch("tiles").reduce(0, |sum: u64, checksum: u64| (sum + checksum) % 65_521).await?;
-        // All pictures are wanted: one that fails is waited for until somebody has it tried again.
+        // The merge needs all pictures: it waits until a failed one is redriven.
         let bytes = flow.merge_branch("thumbnails").reduce(0, |sum: u64, bytes: u64| sum + bytes).await?;
         Ok((bytes, tiles))
     }
@@ -110,10 +110,10 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
 
-    MENDED.store(true, Ordering::Relaxed);
-    let control = engine.control("example").note("the disk is mended");
+    DISK_IS_FIXED.store(true, Ordering::Relaxed);
+    let control = engine.control("example").note("the disk is fixed");
     let redriven = control.redrive(id, Some("thumbnails")).run(|_| true).await?;
-    println!("the disk is mended, and {} are tried again", redriven.retried);
+    println!("the disk is fixed, and {} are tried again", redriven.retried);
     let (bytes, tiles) = engine.result::<(u64, u64)>(id).await?;
     println!("{bytes} bytes of thumbnails, and the checksum of all tiles is {tiles}");
     println!("one of the tiles: {:?}", engine.item(&format!("{id}$tiles$tile_4711")).await?.result);

@@ -1,6 +1,6 @@
 //! The smallest program: a task, an engine on a SQLite file, one job.
 //!
-//! Run it with `cargo run -p windlass --example hello`, and again: the job is there already, and so is its result.
+//! Run it with `cargo run -p windlass --example hello`, and again: the job and its result exist already.
 
 use windlass::prelude::*;
 

@@ -1,5 +1,5 @@
-//! A long poll of a service that takes its time: the state carries the growing wait between two looks, so that a restart
-//! goes on where it was, and no slot is held meanwhile.
+//! A machine that polls a slow service. Its stage keeps the growing interval between two polls, so that it continues after a
+//! restart where it was. It takes no slot while it waits.
 //!
 //! Run it with `cargo run -p windlass --example long_poll`.
 
@@ -12,14 +12,14 @@ use windlass::prelude::*;
 
 static BEGIN: LazyLock<Instant> = LazyLock::new(Instant::now);
 
-/// A service that renders films, in this process for the sake of the example: one film, ready after a second, and now and
-/// then it does not answer at all.
+/// A service that renders films, in this process for the sake of the example: one film, ready after a second. The third
+/// request fails.
 struct Service {
     ready_at: Option<Instant>,
-    asked: u32,
+    requests: u32,
 }
 
-static SERVICE: Mutex<Service> = Mutex::new(Service { ready_at: None, asked: 0 });
+static SERVICE: Mutex<Service> = Mutex::new(Service { ready_at: None, requests: 0 });
 
 enum Answer {
     Rendering,
@@ -27,14 +27,14 @@ enum Answer {
 }
 
 impl Service {
-    /// Begins to render. The same request twice is one.
+    /// Begins to render. A repeated request changes nothing.
     fn begin(&mut self) {
         self.ready_at.get_or_insert_with(|| Instant::now() + Duration::from_secs(1));
     }
 
-    fn ask(&mut self) -> Result<Answer, std::io::Error> {
-        self.asked += 1;
-        if self.asked == 3 {
+    fn poll(&mut self) -> Result<Answer, std::io::Error> {
+        self.requests += 1;
+        if self.requests == 3 {
             return Err(std::io::Error::other("the service does not answer"));
         }
         let ready = self.ready_at.is_some_and(|at| at <= Instant::now());
@@ -49,7 +49,7 @@ enum Render {
     Publish { film: String, file: String },
 }
 
-/// The first wait between two looks, and the longest.
+/// The first and the longest interval between two polls, in milliseconds.
 const WAITS: (u64, u64) = (25, 400);
 
 impl Machine for Render {
@@ -64,15 +64,15 @@ impl Machine for Render {
                 Next::to(Render::Poll { film, wait_ms: WAITS.0 })
             }
             Render::Poll { film, wait_ms } => {
-                let answer = SERVICE.lock().expect("nobody panics here").ask();
+                let answer = SERVICE.lock().expect("nobody panics here").poll();
                 println!(
-                    "  {:>4} ms  look {}: {}",
+                    "  {:>4} ms  poll {}: {}",
                     BEGIN.elapsed().as_millis(),
                     cx.attempt(),
                     match &answer {
                         Ok(Answer::Rendering) => format!("not yet, again in {wait_ms} ms"),
-                        Ok(Answer::Ready(file)) => format!("{file} is there"),
-                        Err(error) => format!("{error}: the retry policy of this state decides"),
+                        Ok(Answer::Ready(file)) => format!("{file} is ready"),
+                        Err(error) => format!("{error}: the retry policy of this stage decides"),
                     }
                 );
                 match answer? {
@@ -90,7 +90,7 @@ impl Machine for Render {
         })
     }
 
-    /// Errors of the service have a policy of their own, and a budget that looks without an error do not touch.
+    /// Errors of the service have a retry policy of their own. Polls without an error do not count as retries.
     fn retry(&self) -> Retry {
         match self {
             Render::Poll { .. } => {
@@ -113,17 +113,17 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     LazyLock::force(&BEGIN);
 
     println!("a film is rendered:");
-    // However often it looks: after ten seconds it is enough.
-    let by = engine.inspect().clock().await?.plus(seconds(10));
-    let job = engine.submit(Render::Request { film: "holiday".into() }).deadline(by).await?;
+    // However often it polls, it fails after ten seconds.
+    let deadline = engine.inspect().clock().await?.plus(seconds(10));
+    let job = engine.submit(Render::Request { film: "holiday".into() }).deadline(deadline).await?;
     println!("  {}", job.result().await?);
 
-    println!("what is kept of it:");
+    println!("its transitions:");
     for step in engine.inspect().transitions(job.id(), None, 100).await? {
         println!("  {} → {}, {}", step.stage, step.next.as_deref().unwrap_or("the end"), step.how);
     }
     for attempt in engine.inspect().history(job.id()).await? {
-        println!("  an attempt that failed: {}", attempt.failure.message);
+        println!("  a failed attempt: {}", attempt.failure.message);
     }
     engine.stop().await;
     Ok(())

@@ -1,7 +1,7 @@
-//! A newsletter that is sent by the calendar, within a workflow: every two seconds here, every Monday in life.
+//! A workflow that sends a newsletter by the calendar: here every two seconds, in production every Monday.
 //!
-//! Run it with `cargo run -p windlass --example newsletter`; it makes the file `newsletter.db` and ends by itself. Kill it on
-//! the way and start it again: it goes on where it was, and sends late what was due meanwhile.
+//! Run it with `cargo run -p windlass --example newsletter`; it creates the file `newsletter.db` and ends by itself. Kill
+//! it and start it again: it continues where it was, and sends the issues that were due meanwhile.
 
 use std::ops::ControlFlow;
 
@@ -10,7 +10,7 @@ use windlass::{Unit, prelude::*};
 #[derive(Serialize, Deserialize)]
 struct Newsletter {
     subscriber: String,
-    /// After so many issues the subscription is over.
+    /// The subscription ends after this number of issues.
     issues: u64,
 }
 
@@ -27,8 +27,9 @@ impl Workflow for Newsletter {
         })
         .await?;
 
-        // In life: `Calendar::cron("0 8 * * mon", "Europe/Berlin")?`. The ticks are those of the calendar, however late one
-        // of them ran. What is kept is where the repeat stands, so years of it are replayed as fast as the first day.
+        // In production: `Calendar::cron("0 8 * * mon", "Europe/Berlin")?`. The ticks are those of the calendar, however late
+        // one of them runs. The journal keeps only the position of the repeat, so a replay after years is as fast as on the
+        // first day.
         let calendar = Calendar::every(2, Unit::Seconds)?;
         let ended: Option<String> = flow
             .repeat("issue", calendar, |tick, cx| async move {
@@ -57,7 +58,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let newest = engine.inspect().jobs(&open).await?.into_iter().find(|job| !job.state.is_final());
     let id = match newest {
         Some(job) => {
-            println!("a subscription is under way, and goes on:");
+            println!("an open subscription continues:");
             job.id
         }
         None => {
@@ -69,7 +70,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("{}", engine.result::<String>(id).await?);
     let context = engine.context(id).await?;
     println!("the last issue, from its context: {}", context["last_issue"]);
-    println!("look at it: windlass --store {url} diagram {id}");
+    println!("draw it: windlass --store {url} diagram {id}");
     engine.stop().await;
     Ok(())
 }

@@ -1,7 +1,7 @@
-//! An order as a workflow: it is paid, shipped, and booked in a table of the shop's own. What cannot be shipped is not booked,
-//! and the payment is given back.
+//! An order as a workflow: it is paid, shipped, and booked in a table of the shop. An order that cannot be shipped is not
+//! booked, and its payment is refunded.
 //!
-//! Run it with `cargo run -p windlass --example order`; it makes the file `order.db`. On PostgreSQL:
+//! Run it with `cargo run -p windlass --example order`; it creates the file `order.db`. On PostgreSQL:
 //! `cargo run -p windlass --example order -- postgres://user@host/database`.
 
 use windlass::{
@@ -13,7 +13,7 @@ use windlass::{
 struct Order {
     number: i64,
     goods: String,
-    /// Whether the store, and so the shop's table, is on PostgreSQL.
+    /// Whether the store, and so the table of the shop, is on PostgreSQL.
     postgres: bool,
 }
 
@@ -25,11 +25,11 @@ impl Workflow for Order {
     async fn run(self, flow: Flow) -> Result<String, AnyError> {
         let Order { number, goods, .. } = &self;
 
-        // A step: what it returns is recorded, and whenever the workflow goes on after a crash it is not run again. It has
-        // an undo, which runs if the workflow does not end well.
+        // A step: what it returns is recorded, and it does not run again after a crash. It has an undo, which runs if the
+        // workflow fails or is cancelled.
         let payment = flow
             .step_with("pay", |cx| async move {
-                // The same for every try at this step of this job: the payment service can tell a repeat by it.
+                // The same for every attempt of this step: the payment service recognises a repeat by it.
                 println!("  order {number}: paid under the idempotency key …{}", &cx.step_id()[30..]);
                 Ok::<_, AnyError>(format!("payment {number}"))
             })
@@ -39,7 +39,7 @@ impl Workflow for Order {
             })
             .await?;
 
-        // An error of a step is a value: `?` ends the workflow with it, and then the undo of the payment runs.
+        // The error of a step is a value: `?` ends the workflow with it, and then the undo of the payment runs.
         let parcel = flow
             .step("ship", || async move {
                 match goods.as_str() {
@@ -49,7 +49,7 @@ impl Workflow for Order {
             })
             .await?;
 
-        // A transaction: the row is in the shop's table if, and only if, the workflow has recorded that.
+        // A transaction: the row is in the table of the shop if, and only if, the workflow has recorded the call.
         self.book(&flow, format!("{goods}, {payment}, {parcel}, shipped by {}", flow.now())).await?;
         Ok(format!("{goods} is on its way as {parcel}"))
     }
@@ -72,7 +72,7 @@ impl Order {
     }
 }
 
-/// The shop's own table, beside the engine's.
+/// The table of the shop, in the same database as those of the engine.
 enum Table {
     Sqlite(rusqlite::Connection),
     Postgres(tokio_postgres::Client),
@@ -137,7 +137,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     for entry in engine.inspect().journal(piano.id(), None, 100).await? {
         println!("  {:>2} {} {:?}: {}", entry.seq, entry.op, entry.name, entry.mark);
     }
-    println!("look at it: windlass --store {url} show {}", piano.id());
+    println!("show it:    windlass --store {url} show {}", piano.id());
     println!("draw it:    windlass --store {url} diagram {} --svg order.svg", piano.id());
     engine.stop().await;
     Ok(())

@@ -1,5 +1,4 @@
-//! A service that takes so many requests a second: jobs start no faster, heavy ones cost more, and the limit is changed
-//! while they wait.
+//! A rate limit: jobs start no faster than a service allows, large ones cost more, and the limit changes while jobs wait.
 //!
 //! Run it with `cargo run -p windlass --example rate`.
 
@@ -12,10 +11,10 @@ use std::{
 use windlass::prelude::*;
 
 static BEGIN: LazyLock<Instant> = LazyLock::new(Instant::now);
-/// What was requested in each half of a second: calls, and what they weigh.
-static SEEN: Mutex<BTreeMap<u128, (u32, u32)>> = Mutex::new(BTreeMap::new());
+/// The calls of each half second, and their addresses.
+static CALLS: Mutex<BTreeMap<u128, (u32, u32)>> = Mutex::new(BTreeMap::new());
 
-/// A request for so many addresses.
+/// A request for a number of addresses.
 #[derive(Serialize, Deserialize)]
 struct Locate {
     addresses: u32,
@@ -27,8 +26,8 @@ impl Task for Locate {
     type Error = AnyError;
 
     async fn run(self, _cx: &TaskCx) -> Result<(), AnyError> {
-        let mut seen = SEEN.lock().expect("nobody panics here");
-        let (calls, weight) = seen.entry(BEGIN.elapsed().as_millis() / 500).or_default();
+        let mut all = CALLS.lock().expect("nobody panics here");
+        let (calls, weight) = all.entry(BEGIN.elapsed().as_millis() / 500).or_default();
         *calls += 1;
         *weight += self.addresses;
         Ok(())
@@ -42,7 +41,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let engine = Engine::open(&url).await?.task::<Locate>().start().await?;
     LazyLock::force(&BEGIN);
 
-    // 20 addresses a second, 10 at once after a pause. Make limits when your program starts, before jobs name them.
+    // 20 addresses a second, at most 10 at once. Set limits when your program starts, before jobs use them.
     let control = engine.control("the program");
     control.set_limit(RateLimit::per_second("maps", 20).burst(10)).await?;
     let mut jobs = Vec::new();
@@ -51,7 +50,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         jobs.push(engine.submit(Locate { addresses }).rate(RateCharge::new("maps").weight(addresses)).await?);
     }
     if let Some(why) = engine.why(jobs[59].id()).await? {
-        println!("the last one: {}", why.because);
+        println!("the last job: {}", why.because);
     }
 
     tokio::time::sleep(Duration::from_secs(2)).await;
@@ -60,13 +59,13 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     for job in jobs {
         job.result().await?;
     }
-    for (half, (calls, weight)) in SEEN.lock().expect("nobody panics here").iter() {
+    for (half, (calls, weight)) in CALLS.lock().expect("nobody panics here").iter() {
         let from = *half as f64 / 2.0;
         println!("  {from:.1} s to {:.1} s: {calls:>2} calls for {weight:>2} addresses", from + 0.5);
     }
 
     match engine.submit(Locate { addresses: 31 }).rate(RateCharge::new("maps").weight(31)).await {
-        Err(error) => println!("too heavy: {error}"),
+        Err(error) => println!("too large: {error}"),
         Ok(_) => println!("not expected"),
     }
     engine.stop().await;

@@ -1,4 +1,4 @@
-//! Errors of your own: which of them are worth a retry, how often, and how a caller reads them back.
+//! Your own error type: which errors are retried, how often, and how a caller reads them.
 //!
 //! Run it with `cargo run -p windlass --example retries`.
 
@@ -6,14 +6,14 @@ use std::fmt;
 
 use windlass::prelude::*;
 
-/// What can go wrong with a payment.
+/// The errors of a payment.
 #[derive(Debug, Serialize, Deserialize)]
 enum PaymentError {
-    /// The bank is busy: try again soon.
+    /// The bank is busy: retry soon.
     Busy { waiting: u32 },
-    /// The network failed: try again, with patience.
+    /// The network failed: retry with longer delays.
     Network,
-    /// The card was declined: no retry can help.
+    /// The card was declined: do not retry.
     Declined { code: u16 },
 }
 
@@ -27,7 +27,7 @@ impl fmt::Display for PaymentError {
     }
 }
 
-/// Here the type says what follows from each error. The class is what retry rules match; the detail is kept as data.
+/// Decides which errors are retried. Retry rules match the class; the detail is kept as data.
 impl From<PaymentError> for Failure {
     fn from(error: PaymentError) -> Failure {
         let failure = match &error {
@@ -49,7 +49,7 @@ impl Task for Pay {
     type Output = u32;
     type Error = PaymentError;
 
-    /// Answers on which attempt it succeeded. A real one would pass `cx.id()` to the bank as an idempotency key.
+    /// Returns the number of the attempt that succeeded. A real task would pass `cx.id()` to the bank as an idempotency key.
     async fn run(self, cx: &TaskCx) -> Result<u32, PaymentError> {
         match (self.cents, cx.attempt()) {
             (0, _) => Err(PaymentError::Declined { code: 51 }),
@@ -59,7 +59,7 @@ impl Task for Pay {
         }
     }
 
-    /// Each class has a budget of its own; an error that no rule matches fails the job at once.
+    /// Each class has its own number of attempts. An error that no rule matches fails the job at once.
     fn retry() -> Retry {
         let (soon, later) = (Duration::from_millis(50), Duration::from_secs(60));
         Retry::rules().on("busy", 10).backoff(soon, soon).on("network", 5).backoff(soon * 2, later)

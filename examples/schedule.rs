@@ -1,11 +1,11 @@
-//! Jobs by the calendar: a cron expression in a time zone, and even steps; what becomes of a tick while the last job
-//! still runs; and a run out of turn.
+//! Schedules: by a cron expression in a time zone, and at even intervals; ticks while the last job still runs; and a job that
+//! is triggered by hand.
 //!
 //! Run it with `cargo run -p windlass --example schedule`.
 
 use windlass::{ControlOutcome, Overlap, prelude::*};
 
-/// Reports on the time up to the tick that it stands for.
+/// Reports on the time up to its tick.
 #[derive(Serialize, Deserialize)]
 struct Report {
     about: String,
@@ -17,7 +17,7 @@ impl Task for Report {
     type Output = ();
     type Error = AnyError;
 
-    /// The tick is the same in every attempt, however late it runs: reports are made of it, not of the clock.
+    /// The tick is the same in every attempt, however late it runs: base a report on it, not on the clock.
     async fn run(self, cx: &TaskCx) -> Result<(), AnyError> {
         let tick = cx.tick().map(|tick| tick.to_string()).unwrap_or_default();
         tokio::time::sleep(self.takes).await;
@@ -36,13 +36,13 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let url = format!("sqlite://{}", dir.path().join("work.db").display());
     let engine = Engine::open(&url).await?.task::<Report>().start().await?;
 
-    // At every start of the program: a schedule that is so already is left alone.
+    // At every start of the program: a schedule that exists unchanged is left alone.
     let weekdays = Calendar::cron("30 2 * * mon-fri", "Europe/Berlin")?;
     engine.schedule("nightly", weekdays.clone(), report("sales", 100)).await?;
     let often: Calendar = "every 2 seconds".parse()?;
     engine.schedule("often", often, report("visits", 2_500)).overlap(Overlap::Skip).tag("visits").await?;
 
-    // By the clock of Berlin; shown in UTC.
+    // Ticks of Berlin time, printed in UTC.
     let now = engine.inspect().clock().await?;
     println!("the next nightly reports:");
     for tick in weekdays.ticks_after(now).take(3) {
@@ -60,8 +60,8 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         }
     }
 
-    println!("the nightly report out of turn:");
-    let control = engine.control("operator").note("the numbers were mended");
+    println!("the nightly report, triggered by hand:");
+    let control = engine.control("operator").note("the numbers were corrected");
     if let ControlOutcome::Created(job) = control.trigger("nightly").await? {
         engine.result::<()>(job).await?;
     }

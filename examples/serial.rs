@@ -1,4 +1,4 @@
-//! Jobs of one key run one after the other, in the order in which they came; other keys run beside them.
+//! Jobs of one serial key run one after the other, in the order of their submits; other keys run at the same time.
 //!
 //! Run it with `cargo run -p windlass --example serial`.
 
@@ -8,10 +8,10 @@ use windlass::prelude::*;
 
 static BEGIN: LazyLock<Instant> = LazyLock::new(Instant::now);
 
-/// Something that must not run beside others of its kind.
+/// Something that must not run concurrently with others of its owner.
 #[derive(Serialize, Deserialize)]
 struct Change {
-    whose: String,
+    owner: String,
     number: u32,
 }
 
@@ -25,7 +25,7 @@ impl Task for Change {
         tokio::time::sleep(Duration::from_millis(200)).await;
         println!(
             "  {:<12} {}   {began:>4} to {:>4} ms",
-            self.whose,
+            self.owner,
             self.number,
             BEGIN.elapsed().as_millis()
         );
@@ -41,16 +41,16 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     LazyLock::force(&BEGIN);
 
     println!(
-        "the orders of each customer one by one, customers beside each other, two at a time on the printer:"
+        "the orders of each customer one by one, several customers at once, two jobs at a time on the printer:"
     );
     let mut jobs = Vec::new();
     for number in 1..=4 {
-        for whose in ["customer-17", "customer-18"] {
-            let change = Change { whose: whose.into(), number };
-            // A priority does not let a job pass others of its key.
-            jobs.push(engine.submit(change).serial(whose).priority(if number == 4 { -50 } else { 0 }).await?);
+        for owner in ["customer-17", "customer-18"] {
+            let change = Change { owner: owner.into(), number };
+            // Priorities do not change the order of jobs of one key.
+            jobs.push(engine.submit(change).serial(owner).priority(if number == 4 { -50 } else { 0 }).await?);
         }
-        let change = Change { whose: "printer".into(), number };
+        let change = Change { owner: "printer".into(), number };
         jobs.push(engine.submit(change).serial(Serial::new("printer").slots(2)).await?);
     }
     for key in engine.inspect().serial_keys(None, 10).await? {
@@ -60,9 +60,9 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         job.result().await?;
     }
 
-    println!("many at once, each with a key made from it:");
-    let numbers = (1..=6).map(|number| Change { whose: format!("account-{}", number % 2), number });
-    for job in engine.submit_all(numbers).serial_by(|change| change.whose.clone()).await? {
+    println!("many submits at once, each with a key made from its job:");
+    let numbers = (1..=6).map(|number| Change { owner: format!("account-{}", number % 2), number });
+    for job in engine.submit_all(numbers).serial_by(|change| change.owner.clone()).await? {
         engine.result::<()>(job.id).await?;
     }
     engine.stop().await;

@@ -1,6 +1,6 @@
-//! Watching an engine: metrics for Prometheus, and log lines that say which job and which trace they belong to.
+//! Telemetry: metrics for Prometheus, and log lines with the job and the trace that they belong to.
 //!
-//! Run it with `cargo run -p windlass --example telemetry`, and look at what it serves while it runs.
+//! Run it with `cargo run -p windlass --example telemetry`, and read the metrics that it serves while it runs.
 
 use std::sync::OnceLock;
 
@@ -8,22 +8,22 @@ use windlass::prelude::*;
 
 static ENGINE: OnceLock<Engine> = OnceLock::new();
 
-/// Cuts a film into scenes, each a job of its own.
+/// Splits a film into scenes, each of which is a job.
 #[derive(Serialize, Deserialize)]
-struct Cut {
+struct Split {
     film: String,
     scenes: u32,
 }
 
-impl Task for Cut {
-    const KIND: &'static str = "cut";
+impl Task for Split {
+    const KIND: &'static str = "split";
     type Output = ();
     type Error = AnyError;
 
     async fn run(self, _cx: &TaskCx) -> Result<(), AnyError> {
-        tracing::info!(film = self.film, "cutting");
+        tracing::info!(film = self.film, "splitting");
         let engine = ENGINE.get().expect("set before anything is submitted");
-        // These are part of the same trace without being told.
+        // These jobs belong to the same trace automatically.
         engine.submit_all((1..=self.scenes).map(|number| Scene { number })).await?;
         Ok(())
     }
@@ -50,21 +50,21 @@ impl Task for Scene {
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     tracing_subscriber::fmt().init();
     let engine =
-        Engine::open("memory:").await?.task::<Cut>().task::<Scene>().queue("default", Pool::slots(4));
+        Engine::open("memory:").await?.task::<Split>().task::<Scene>().queue("default", Pool::slots(4));
     let addr = engine.serve_metrics("127.0.0.1:0")?;
     println!("curl http://{addr}/metrics");
     let engine = engine.start().await?;
     ENGINE.set(engine.clone()).map_err(|_| "set twice")?;
 
-    // As it came with the request that asks for this, in the header `traceparent`.
+    // From the header `traceparent` of the request that causes this submit.
     let trace = "00-5f1c9a0e7b3d42868ce01b9d4a7733e2-3ac1e57d90b64f28-01";
-    engine.submit(Cut { film: "Metropolis".into(), scenes: 8 }).trace(trace).await?;
+    engine.submit(Split { film: "Metropolis".into(), scenes: 8 }).trace(trace).await?;
     while engine.counts().committed < 9 {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
     let page = engine.metrics().await;
-    let told = ["outcomes_total", "attempt_seconds_sum", "queue_wait_seconds_sum", "slots{", "oldest_ready"];
-    let wanted = |line: &&str| told.iter().any(|name| line.starts_with(&format!("windlass_{name}")));
+    let names = ["outcomes_total", "attempt_seconds_sum", "queue_wait_seconds_sum", "slots{", "oldest_ready"];
+    let wanted = |line: &&str| names.iter().any(|name| line.starts_with(&format!("windlass_{name}")));
     page.lines().filter(wanted).for_each(|line| println!("{line}"));
     engine.stop().await;
     Ok(())

@@ -1,4 +1,4 @@
-//! A job submitted in a transaction of your own: the order and its job are there together, or neither is.
+//! A job submitted in your own transaction: the order and its job are committed together, or not at all.
 //!
 //! Run it with `cargo run -p windlass --example transaction`. On PostgreSQL it is `.in_postgres(&tx).await`, or
 //! `select windlass.submit(…)` from any language.
@@ -20,14 +20,14 @@ impl Task for Confirm {
     }
 }
 
-/// Takes an order: its row, and the job that confirms it. `fails` is what goes wrong after both.
+/// Inserts an order, and submits the job that confirms it. With `fails`, something goes wrong after both.
 fn take(
     engine: &Engine,
     connection: &mut rusqlite::Connection,
     goods: &str,
     fails: bool,
 ) -> Result<Handle<String>, Box<dyn std::error::Error>> {
-    // An immediate transaction waits for its turn at the beginning. Keep it short: nobody else writes meanwhile.
+    // An immediate transaction takes the write lock at its beginning. Keep it short: nothing else writes meanwhile.
     let tx = connection.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate)?;
     tx.execute("insert into shop_orders (goods) values (?1)", [goods])?;
     let order = tx.last_insert_rowid();
@@ -49,7 +49,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         Engine::open(&format!("sqlite://{}", file.display())).await?.task::<Confirm>().start().await?;
     let mut connection = rusqlite::Connection::open(&file)?;
     connection.busy_timeout(Duration::from_secs(5))?;
-    // Your tables are beside the engine's in one file, and must have other names than its own.
+    // Your tables and those of the engine are in one file, so they must have different names.
     connection.execute_batch("create table shop_orders (id integer primary key, goods text not null)")?;
 
     let job = take(&engine, &mut connection, "a lamp", false)?;

@@ -1,11 +1,11 @@
-//! One job at a time under a name: the job that has it is kept, or the submit is rejected, or the old job is replaced.
-//! And a debounce: many edits, one run, with the newest input.
+//! Unique jobs: one job at a time holds a name. Another submit returns that job, is rejected, or replaces it. Also a
+//! debounce: many edits, one run with the newest input.
 //!
 //! Run it with `cargo run -p windlass --example unique`.
 
 use windlass::{Error, States, prelude::*};
 
-/// Brings the search index up to date with one document.
+/// Updates the search index with one document.
 #[derive(Serialize, Deserialize)]
 struct Index {
     document: u32,
@@ -34,7 +34,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let url = format!("sqlite://{}", dir.path().join("work.db").display());
     let engine = Engine::open(&url).await?.task::<Index>().start().await?;
 
-    println!("keep: the second submit is answered with the job that is there");
+    println!("keep: the second submit returns the existing job");
     let first = engine.submit(index(1, 1)).unique("document-1").await?;
     let second = engine.submit(index(1, 2)).unique("document-1").await?;
     println!(
@@ -68,7 +68,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     new.result().await?;
 
     println!("debounce: five edits in a row, one run with the last of them");
-    // Only while it waits: an edit that comes when the job runs already makes a new one.
+    // Only while the job waits: an edit that comes while it runs submits a new job.
     let debounce = || Unique::new("document-3").scope(States::PENDING).or_replace();
     let wait = Duration::from_millis(400);
     let mut last = engine.submit(index(3, 1)).unique(debounce()).delay(wait).await?;

@@ -278,7 +278,7 @@ fn the_examples_of_workflows_print_what_they_promise() {
     let fanout = [
         "1996 thumbnails are made, 4 failed",
         "why does the archive wait? It waits for the merge of its branch \"thumbnails\"",
-        "the disk is mended, and 4 are tried again",
+        "the disk is fixed, and 4 are tried again",
         "7995 bytes of thumbnails, and the checksum of all tiles is 42705",
         "one of the tiles: Some(Number(56))",
     ];

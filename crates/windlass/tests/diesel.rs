@@ -1,6 +1,6 @@
-//! Submitting in a transaction of diesel.
+//! A submit in a transaction of diesel.
 
-#![allow(missing_docs, reason = "of what the macro makes")]
+#![allow(missing_docs, reason = "the macro generates items without documentation")]
 
 mod shop;
 
@@ -21,14 +21,14 @@ diesel::table! {
     }
 }
 
-/// What `select windlass.submit(…) as id` answers.
+/// The row of `select windlass.submit(…) as id`.
 #[derive(diesel::QueryableByName)]
 struct Submitted {
     #[diesel(sql_type = diesel::sql_types::Uuid)]
     id: Uuid,
 }
 
-/// Takes an order: its row and the job that confirms it.
+/// Inserts an order, and submits the job that confirms it.
 async fn take(connection: &mut AsyncPgConnection, order: i32, goods: &str) -> QueryResult<Uuid> {
     diesel::insert_into(shop_orders::table)
         .values((shop_orders::id.eq(order), shop_orders::goods.eq(goods)))
@@ -45,7 +45,7 @@ async fn take(connection: &mut AsyncPgConnection, order: i32, goods: &str) -> Qu
 }
 
 #[tokio::test]
-async fn an_order_and_its_job_are_there_together_or_not_at_all() -> QueryResult<()> {
+async fn an_order_and_its_job_are_committed_together_or_not_at_all() -> QueryResult<()> {
     let (cluster, engine) = start().await;
     let mut connection = AsyncPgConnection::establish(&cluster.url()).await.expect("connected");
     connection.batch_execute(ORDERS).await?;

@@ -1,4 +1,4 @@
-//! Submitting in a transaction of sqlx.
+//! A submit in a transaction of sqlx.
 
 mod shop;
 
@@ -7,7 +7,7 @@ use shop::{ORDERS, is_gone, result, start};
 use sqlx::{Connection, PgConnection, Postgres, Transaction};
 use uuid::Uuid;
 
-/// Takes an order: its row and the job that confirms it.
+/// Inserts an order, and submits the job that confirms it.
 async fn take(tx: &mut Transaction<'_, Postgres>, order: i32, goods: &str) -> sqlx::Result<Uuid> {
     sqlx::query("insert into shop_orders (id, goods) values ($1, $2)")
         .bind(order)
@@ -23,7 +23,7 @@ async fn take(tx: &mut Transaction<'_, Postgres>, order: i32, goods: &str) -> sq
 }
 
 #[tokio::test]
-async fn an_order_and_its_job_are_there_together_or_not_at_all() -> sqlx::Result<()> {
+async fn an_order_and_its_job_are_committed_together_or_not_at_all() -> sqlx::Result<()> {
     let (cluster, engine) = start().await;
     let mut connection = PgConnection::connect(&cluster.url()).await?;
     sqlx::query(ORDERS).execute(&mut connection).await?;

@@ -29,7 +29,7 @@ const YEAR: Duration = Duration::from_secs(365 * 86_400);
 
 /// An engine for tests, with a virtual clock.
 ///
-/// The clock stands still while jobs run, and is set forward when all of them wait. The worker has one slot, so that a
+/// The clock does not move while jobs run, and is set forward when all of them wait. The worker has one slot, so that a
 /// scenario makes the same commits in every run. Methods panic if the store fails.
 pub struct Lab {
     store: Arc<dyn Store>,
@@ -187,7 +187,7 @@ impl Lab {
         self.work(Some(until)).await;
     }
 
-    /// Lets the worker run, and sets the clock forward, at most to `until`, when all jobs wait.
+    /// Waits while the worker runs, and sets the clock forward, at most to `until`, when all jobs wait.
     async fn work(&self, until: Option<Time>) {
         let real = Env::real();
         let mut last = (None, real.instant());

@@ -37,7 +37,7 @@ pub(super) struct Shared {
     pub(super) changed: Notify,
     /// The number of such calls.
     calls: AtomicUsize,
-    /// Held for reading by calls and for writing while the clock is set: the clock stands still during a call.
+    /// Held for reading by calls and for writing while the clock is set: the clock does not move during a call.
     gate: RwLock<()>,
     /// The latest claim of each queue, for ordinary jobs and for suspects, if it found no job to take and nothing has
     /// changed since.
@@ -133,7 +133,7 @@ impl Shared {
         ordinary.refill_at.into_iter().chain(solo).min()
     }
 
-    /// Tells the lab that the worker has died.
+    /// Notifies the lab that the worker has died.
     pub(super) fn die(&self) {
         self.is_dead.store(true, Ordering::SeqCst);
         self.died.notify_one();

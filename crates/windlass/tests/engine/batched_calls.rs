@@ -59,16 +59,16 @@ fn is_poison(bytes: &[u8]) -> bool {
 }
 
 #[derive(Serialize, Deserialize)]
-struct Say {
+struct Echo {
     word: String,
 }
 
-fn say(word: &str) -> Say {
-    Say { word: word.to_owned() }
+fn echo(word: &str) -> Echo {
+    Echo { word: word.to_owned() }
 }
 
-impl Task for Say {
-    const KIND: &'static str = "say";
+impl Task for Echo {
+    const KIND: &'static str = "echo";
     type Output = String;
     type Error = Failure;
 
@@ -104,7 +104,7 @@ where
 async fn hold_submits(url: &str, engine: &Engine, held: &HeldCalls) {
     hold(url, held, |_| {
         let engine = engine.clone();
-        async move { engine.submit(say("first")).queue("elsewhere").await.map(drop) }
+        async move { engine.submit(echo("first")).queue("elsewhere").await.map(drop) }
     })
     .await;
 }
@@ -113,11 +113,11 @@ async fn a_bad_job_fails_only_its_own_submit(url: &str) {
     let (engine, held) = open(url).await;
     hold_submits(url, &engine, &held).await;
     let (one, poison, unlimited, two, all, ()) = tokio::join!(
-        async { engine.submit(say("one")).await },
-        async { engine.submit(say("poison")).await },
-        async { engine.submit(say("unlimited")).rate("nope").await },
-        async { engine.submit(say("two")).await },
-        engine.submit_all(["three", "four"].map(say)),
+        async { engine.submit(echo("one")).await },
+        async { engine.submit(echo("poison")).await },
+        async { engine.submit(echo("unlimited")).rate("nope").await },
+        async { engine.submit(echo("two")).await },
+        engine.submit_all(["three", "four"].map(echo)),
         async { held.holds.store(false, Ordering::SeqCst) },
     );
     assert!(held.refused.load(Ordering::SeqCst) > 1, "they were one batch");
@@ -138,23 +138,23 @@ async fn a_bad_job_among_jobs_claimed_at_submit_fails_alone_and_costs_no_slot(ur
     // The safety interval is longer than this test.
     let config =
         Config { safety: Duration::from_secs(3_600), drain: Duration::from_millis(100), ..Config::default() };
-    let engine = engine.task::<Say>().queue("default", Pool::slots(slots)).config(config);
+    let engine = engine.task::<Echo>().queue("default", Pool::slots(slots)).config(config);
     let engine = engine.start().await.expect("started");
     // Before the first claim of the pool, no job is claimed at submit.
-    engine.submit(say("zero")).await.expect("submitted").result().await.expect("done");
+    engine.submit(echo("zero")).await.expect("submitted").result().await.expect("done");
     until("the pool is idle", async || {
         let claimed = engine.counts().claims;
-        engine.submit(say("again")).await.expect("submitted").result().await.expect("done");
+        engine.submit(echo("again")).await.expect("submitted").result().await.expect("done");
         engine.counts().claims == claimed
     })
     .await;
     let started = engine.counts().started;
     hold_submits(url, &engine, &held).await;
     let (one, poison, two, three, ()) = tokio::join!(
-        async { engine.submit(say("one")).await },
-        async { engine.submit(say("poison")).await },
-        async { engine.submit(say("two")).await },
-        async { engine.submit(say("three")).await },
+        async { engine.submit(echo("one")).await },
+        async { engine.submit(echo("poison")).await },
+        async { engine.submit(echo("two")).await },
+        async { engine.submit(echo("three")).await },
         async { held.holds.store(false, Ordering::SeqCst) },
     );
     assert!(
@@ -168,7 +168,7 @@ async fn a_bad_job_among_jobs_claimed_at_submit_fails_alone_and_costs_no_slot(ur
     until("each has run", async || engine.counts().started == started + 3).await;
     // All slots can be used.
     for _ in 0..slots {
-        engine.submit(say("wait")).await.expect("submitted");
+        engine.submit(echo("wait")).await.expect("submitted");
     }
     until("as many run as there are slots", async || engine.counts().started == started + 3 + slots as u64)
         .await;
@@ -177,7 +177,7 @@ async fn a_bad_job_among_jobs_claimed_at_submit_fails_alone_and_costs_no_slot(ur
 
 async fn a_bad_signal_fails_only_its_own_delivery(url: &str) {
     let (engine, held) = open(url).await;
-    let job = engine.submit(say("one")).await.expect("submitted").id();
+    let job = engine.submit(echo("one")).await.expect("submitted").id();
     let in_flight = hold(url, &held, |number| {
         let engine = engine.clone();
         async move { engine.signal(job, "first", number).await.map(drop) }

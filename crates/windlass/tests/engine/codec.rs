@@ -15,14 +15,14 @@ crate::on_both_stores!(
 );
 
 /// A toy cipher: a nonce that is new each time, then the key, then the text, both shifted.
-struct Sealed {
+struct ToyCipher {
     id: u8,
     key: u8,
 }
 
 static NONCE: AtomicU8 = AtomicU8::new(1);
 
-impl Codec for Sealed {
+impl Codec for ToyCipher {
     fn id(&self) -> u8 {
         self.id
     }
@@ -42,20 +42,20 @@ impl Codec for Sealed {
             text.iter().map(|byte| byte.wrapping_sub(*nonce).wrapping_sub(self.key)).collect();
         match text.split_first() {
             Some((key, plain)) if *key == self.key => Ok(plain.to_vec()),
-            _ => Err("it was sealed with another key".into()),
+            _ => Err("it was encrypted with another key".into()),
         }
     }
 }
 
 /// Returns `text`, repeated.
 #[derive(Serialize, Deserialize, Clone)]
-struct Say {
+struct Echo {
     text: String,
     times: usize,
 }
 
-impl Task for Say {
-    const KIND: &'static str = "say";
+impl Task for Echo {
+    const KIND: &'static str = "echo";
     type Output = String;
     type Error = Failure;
 
@@ -64,12 +64,12 @@ impl Task for Say {
     }
 }
 
-fn say(text: &str) -> Say {
-    Say { text: text.into(), times: 1 }
+fn echo(text: &str) -> Echo {
+    Echo { text: text.into(), times: 1 }
 }
 
 async fn engine(url: &str) -> Engine {
-    Engine::open(url).await.expect("opened").task::<Say>()
+    Engine::open(url).await.expect("opened").task::<Echo>()
 }
 
 async fn view(engine: &Engine, id: JobId) -> Job {
@@ -83,13 +83,13 @@ async fn codecs(engine: &Engine, id: JobId) -> (u8, u8) {
 }
 
 async fn payloads_are_encoded_in_the_store_and_decoded_for_programs(url: &str) {
-    let engine = engine(url).await.codec(Sealed { id: 10, key: 7 }).start().await.expect("started");
-    let one = engine.submit(say("hello")).await.expect("submitted");
+    let engine = engine(url).await.codec(ToyCipher { id: 10, key: 7 }).start().await.expect("started");
+    let one = engine.submit(echo("hello")).await.expect("submitted");
     assert_eq!(one.result().await.expect("done"), "hello");
-    let many = engine.submit_all([say("a"), say("b")]).await.expect("submitted");
+    let many = engine.submit_all([echo("a"), echo("b")]).await.expect("submitted");
     assert_eq!(engine.result::<String>(many[1].id).await.expect("done"), "b");
     let json = serde_json::json!({"text": "by name", "times": 1});
-    let named = engine.submit_json("say", 1, json).await.expect("submitted");
+    let named = engine.submit_json("echo", 1, json).await.expect("submitted");
     assert_eq!(named.result().await.expect("done"), "by name");
     for id in [one.id(), many[0].id, many[1].id, named.id()] {
         engine.result::<String>(id).await.expect("done");
@@ -102,19 +102,20 @@ async fn payloads_are_encoded_in_the_store_and_decoded_for_programs(url: &str) {
     }
     assert_eq!(engine.decode(&output).expect("decoded"), b"\"hello\"");
 
-    let elsewhere = Engine::open(url).await.expect("opened").reads_codec(Sealed { id: 10, key: 7 });
+    let elsewhere = Engine::open(url).await.expect("opened").reads_codec(ToyCipher { id: 10, key: 7 });
     assert_eq!(elsewhere.result::<String>(one.id()).await.expect("done"), "hello");
     engine.stop().await;
 }
 
 async fn an_encryption_key_is_changed_without_rewriting_rows(url: &str) {
-    let before = engine(url).await.codec(Sealed { id: 10, key: 1 });
-    let waiting = before.submit(say("old")).await.expect("submitted");
-    let plain = engine(url).await.submit(say("older still")).await.expect("submitted");
+    let before = engine(url).await.codec(ToyCipher { id: 10, key: 1 });
+    let waiting = before.submit(echo("old")).await.expect("submitted");
+    let plain = engine(url).await.submit(echo("older still")).await.expect("submitted");
 
-    let after = engine(url).await.reads_codec(Sealed { id: 10, key: 1 }).codec(Sealed { id: 11, key: 2 });
+    let after =
+        engine(url).await.reads_codec(ToyCipher { id: 10, key: 1 }).codec(ToyCipher { id: 11, key: 2 });
     let after = after.start().await.expect("started");
-    let new = after.submit(say("new")).await.expect("submitted");
+    let new = after.submit(echo("new")).await.expect("submitted");
     assert_eq!(after.result::<String>(waiting.id()).await.expect("done"), "old");
     assert_eq!(after.result::<String>(plain.id()).await.expect("done"), "older still");
     assert_eq!(new.result().await.expect("done"), "new");
@@ -125,8 +126,8 @@ async fn an_encryption_key_is_changed_without_rewriting_rows(url: &str) {
 }
 
 async fn without_its_codec_a_job_fails_as_undecodable(url: &str) {
-    let with = engine(url).await.codec(Sealed { id: 10, key: 1 });
-    let job = with.submit(say("hello")).await.expect("submitted");
+    let with = engine(url).await.codec(ToyCipher { id: 10, key: 1 });
+    let job = with.submit(echo("hello")).await.expect("submitted");
     let without = engine(url).await.start().await.expect("started");
     let error = job.result().await.expect_err("failed");
     assert!(matches!(error, JobError::Failed { reason: Reason::Undecodable, .. }), "{error}");
@@ -135,36 +136,36 @@ async fn without_its_codec_a_job_fails_as_undecodable(url: &str) {
     without.stop().await;
 
     let with = with.start().await.expect("started");
-    let done = with.submit(say("hello")).await.expect("submitted");
+    let done = with.submit(echo("hello")).await.expect("submitted");
     done.result().await.expect("done");
     let error = without.result::<String>(done.id()).await.expect_err("unreadable");
     assert!(matches!(error, JobError::Unreadable { source: codec::Error::Missing(10), .. }), "{error}");
-    let wrong = Engine::open(url).await.expect("opened").reads_codec(Sealed { id: 10, key: 9 });
+    let wrong = Engine::open(url).await.expect("opened").reads_codec(ToyCipher { id: 10, key: 9 });
     let error = wrong.result::<String>(done.id()).await.expect_err("unreadable").to_string();
-    assert!(error.contains("codec 10 could not read it (it was sealed with another key)"), "{error}");
+    assert!(error.contains("codec 10 could not read it (it was encrypted with another key)"), "{error}");
     with.stop().await;
 }
 
 async fn a_repeated_submit_is_recognised_although_its_nonce_differs(url: &str) {
-    let old = engine(url).await.codec(Sealed { id: 10, key: 1 });
+    let old = engine(url).await.codec(ToyCipher { id: 10, key: 1 });
     let id = old.new_id();
-    assert!(old.submit(say("once")).id(id).await.expect("submitted").is_new());
-    assert!(!old.submit(say("once")).id(id).await.expect("repeated").is_new());
-    assert!(matches!(old.submit(say("twice")).id(id).await.err(), Some(Error::IdTaken(_))));
-    assert!(old.submit(say("once")).key("k").await.expect("submitted").is_new());
+    assert!(old.submit(echo("once")).id(id).await.expect("submitted").is_new());
+    assert!(!old.submit(echo("once")).id(id).await.expect("repeated").is_new());
+    assert!(matches!(old.submit(echo("twice")).id(id).await.err(), Some(Error::IdTaken(_))));
+    assert!(old.submit(echo("once")).key("k").await.expect("submitted").is_new());
 
-    let new = old.clone().codec(Sealed { id: 11, key: 2 });
-    let again = new.submit(say("once")).key("k").await.expect("submitted");
+    let new = old.clone().codec(ToyCipher { id: 11, key: 2 });
+    let again = new.submit(echo("once")).key("k").await.expect("submitted");
     assert!(!again.is_new() && !again.differs(), "also after the key has changed");
-    assert!(new.submit(say("other")).key("k").await.expect("submitted").differs());
+    assert!(new.submit(echo("other")).key("k").await.expect("submitted").differs());
 }
 
 async fn large_payloads_are_compressed_and_limited_by_their_compressed_size(url: &str) {
     let engine = engine(url).await.codec(Deflate { over: 200 }).start().await.expect("started");
-    let small = engine.submit(say("small")).await.expect("submitted");
-    let grows = Say { text: "0123456789".into(), times: 300_000 };
+    let small = engine.submit(echo("small")).await.expect("submitted");
+    let grows = Echo { text: "0123456789".into(), times: 300_000 };
     let grows = engine.submit(grows).await.expect("submitted");
-    let large = engine.submit(say(&"lots of text. ".repeat(300_000))).await.expect("4 MB fit when packed");
+    let large = engine.submit(echo(&"lots of text. ".repeat(300_000))).await.expect("4 MB fit when packed");
     assert_eq!(small.result().await.expect("done"), "small");
     assert_eq!(grows.result().await.expect("done").len(), 3_000_000);
     assert_eq!(large.result().await.expect("done").len(), 14 * 300_000);
@@ -175,32 +176,32 @@ async fn large_payloads_are_compressed_and_limited_by_their_compressed_size(url:
 
     let anyone = Engine::open(url).await.expect("opened");
     assert_eq!(anyone.result::<String>(large.id()).await.expect("done").len(), 14 * 300_000);
-    let sealed = anyone.codec(Sealed { id: 10, key: 1 });
-    let error = sealed.submit(say(&"x".repeat((1 << 20) - 30))).await.map(|_| ());
+    let sealed = anyone.codec(ToyCipher { id: 10, key: 1 });
+    let error = sealed.submit(echo(&"x".repeat((1 << 20) - 30))).await.map(|_| ());
     assert!(error.is_ok(), "{error:?}");
-    let error = sealed.submit(say(&"x".repeat(1 << 20))).await.err().expect("too large").to_string();
+    let error = sealed.submit(echo(&"x".repeat(1 << 20))).await.err().expect("too large").to_string();
     assert!(error.contains("more than the 1048576 allowed"), "{error}");
     engine.stop().await;
 }
 
 async fn errors_of_a_codec_reach_the_caller(url: &str) {
-    let engine = engine(url).await.codec(Sealed { id: 10, key: 1 }).start().await.expect("started");
-    let error = engine.submit(say("a secret")).await.err().expect("refused");
+    let engine = engine(url).await.codec(ToyCipher { id: 10, key: 1 }).start().await.expect("started");
+    let error = engine.submit(echo("a secret")).await.err().expect("refused");
     assert!(matches!(error, Error::Codec { .. }) && !error.is_retryable());
-    let text = "the input of a \"say\" job cannot be encoded: codec 10 could not write it (there are things";
+    let text = "the input of a \"echo\" job cannot be encoded: codec 10 could not write it (there are things";
     assert!(error.to_string().contains(text), "{error}");
-    let error = engine.submit_all([say("fine"), say("a secret")]).await.expect_err("refused");
+    let error = engine.submit_all([echo("fine"), echo("a secret")]).await.expect_err("refused");
     assert!(matches!(error, Error::Codec { .. }), "{error}");
 
     // The input does not contain the word; the output does.
-    let grows = Say { text: "ret sec".into(), times: 2 };
+    let grows = Echo { text: "ret sec".into(), times: 2 };
     let error = engine.submit(grows).await.expect("submitted").result().await.expect_err("refused");
     assert!(matches!(error, JobError::Failed { reason: Reason::Refused, .. }), "{error}");
     assert!(error.to_string().contains("the output cannot be written: codec 10"), "{error}");
     engine.stop().await;
 
-    let other = Engine::open(url).await.expect("opened").codec(Sealed { id: 10, key: 2 });
-    let damaged = other.submit(say("hello")).await.expect("submitted");
+    let other = Engine::open(url).await.expect("opened").codec(ToyCipher { id: 10, key: 2 });
+    let damaged = other.submit(echo("hello")).await.expect("submitted");
     let engine = engine.start().await.expect("started again");
     let error = engine.result::<String>(damaged.id()).await.expect_err("another key");
     assert!(matches!(error, JobError::Failed { reason: Reason::Undecodable, .. }), "{error}");
@@ -209,10 +210,11 @@ async fn errors_of_a_codec_reach_the_caller(url: &str) {
 }
 
 async fn two_codecs_with_one_number_are_refused(url: &str) {
-    let clash = engine(url).await.codec(Sealed { id: 10, key: 1 }).reads_codec(Sealed { id: 10, key: 2 });
-    let error = clash.submit(say("x")).await.err().expect("refused").to_string();
+    let clash =
+        engine(url).await.codec(ToyCipher { id: 10, key: 1 }).reads_codec(ToyCipher { id: 10, key: 2 });
+    let error = clash.submit(echo("x")).await.err().expect("refused").to_string();
     assert!(error.contains("two codecs have the number 10"), "{error}");
     assert!(matches!(clash.start().await.err(), Some(Error::Setup(_))));
-    let own = engine(url).await.codec(Sealed { id: 1, key: 1 }).start().await.err().expect("refused");
+    let own = engine(url).await.codec(ToyCipher { id: 1, key: 1 }).start().await.err().expect("refused");
     assert!(own.to_string().contains("choose one from 10 to 255"), "{own}");
 }

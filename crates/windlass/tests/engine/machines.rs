@@ -51,7 +51,7 @@ fn noted(name: &str) -> Vec<String> {
     notes().lock().expect("notes").get(name).cloned().unwrap_or_default()
 }
 
-/// A machine that does what its stage says.
+/// A machine whose stages say what it does.
 #[derive(Serialize, Deserialize, Clone, Debug)]
 enum Act {
     /// Counts down to 0, one step for each number.

@@ -1,4 +1,4 @@
-//! What both recipes share: a server, an engine that confirms orders, and how the caller's database looks.
+//! What the tests of sqlx and diesel share: a server, an engine that confirms orders, and a table of the application.
 
 use windlass::prelude::*;
 use windlass_testpg::Cluster;
@@ -18,10 +18,10 @@ impl Task for Confirm {
     }
 }
 
-/// The application's own table, in the database that holds the schema `windlass`.
+/// The table of the application, in the same database as the schema `windlass`.
 pub(crate) const ORDERS: &str = "create table shop_orders (id int4 primary key, goods text not null)";
 
-/// A private server, and an engine that works on it in the schema `windlass`.
+/// A private server, and a started engine on its schema `windlass`.
 pub(crate) async fn start() -> (Cluster, Engine) {
     let cluster = tokio::task::spawn_blocking(Cluster::start).await.expect("not interrupted");
     let cluster = cluster.expect("PostgreSQL is needed for this test");
@@ -29,12 +29,12 @@ pub(crate) async fn start() -> (Cluster, Engine) {
     (cluster, engine.expect("started"))
 }
 
-/// What the job of a committed transaction returned. The engine looks by itself within two seconds.
+/// The result of a job that was submitted in a committed transaction. The engine finds it within two seconds.
 pub(crate) async fn result(engine: &Engine, id: uuid::Uuid) -> String {
     engine.result(id.to_string().parse().expect("an id")).await.expect("done")
 }
 
-/// That a job of a transaction that was rolled back never was.
+/// Whether a job that was submitted in a transaction does not exist, because that was rolled back.
 pub(crate) async fn is_gone(engine: &Engine, id: uuid::Uuid) -> bool {
     let gone = engine.result::<String>(id.to_string().parse().expect("an id")).await;
     matches!(gone, Err(JobError::Gone(_)))

@@ -22,7 +22,7 @@ on_every_store!(
     a_child_can_win_a_select,
 );
 
-/// Tells the tests of one process apart.
+/// Numbers the tests of one process.
 static RUNS: AtomicU64 = AtomicU64::new(0);
 
 fn run() -> u64 {

@@ -17,7 +17,7 @@ on_every_store!(
     a_machine_must_merge_its_branches,
 );
 
-/// Tells the tests of one process apart.
+/// Numbers the tests of one process.
 static RUNS: AtomicU64 = AtomicU64::new(0);
 
 fn run() -> u64 {

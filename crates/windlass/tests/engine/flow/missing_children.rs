@@ -17,7 +17,7 @@ on_every_store!(
     a_quorum_reads_items_of_blocks_that_still_run,
 );
 
-/// Tells the tests of one process apart.
+/// Numbers the tests of one process.
 static RUNS: AtomicU64 = AtomicU64::new(0);
 
 /// The runs whose gate is open.

@@ -10,7 +10,7 @@ on_every_store!(
     a_retry_is_suggested_if_it_repeats_the_failed_step,
 );
 
-/// Asks for permission, and ends as the answer and `how` say.
+/// Asks for permission, and ends according to the answer and `how`.
 #[derive(Serialize, Deserialize)]
 struct Asking {
     how: String,

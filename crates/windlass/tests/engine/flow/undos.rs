@@ -33,7 +33,7 @@ on_every_store!(
     a_step_that_was_undone_runs_again_under_another_id,
 );
 
-/// Makes two bookings with undos, and ends as `ends` says.
+/// Makes two bookings with undos, and ends according to `ends`.
 #[derive(Serialize, Deserialize)]
 struct Booking {
     ends: String,
