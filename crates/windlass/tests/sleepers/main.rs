@@ -91,18 +91,18 @@ async fn measure(url: &str) -> (Vec<Duration>, Duration) {
         let journal = second.inspect().journal(job.id, None, 99).await.expect("a journal");
         let entry = |mark: Mark| journal.iter().find(|entry| entry.op == Op::Sleep && entry.mark == mark);
         let due: Time =
-            serde_json::from_slice(&entry(Mark::Begun).expect("begun").payload.bytes).expect("a moment");
+            serde_json::from_slice(&entry(Mark::Begun).expect("begun").payload.bytes).expect("a time");
         let woke = entry(Mark::Done).expect("over").at;
         assert!(woke >= due, "none wakes early: {woke} is before {due}");
         late.push(woke.since(due));
     }
     late.sort();
-    let begun = Instant::now();
+    let began = Instant::now();
     let jobs = second.submit_all((0..SLEEPERS).map(|_| Awake)).await.expect("submitted");
     for job in &jobs {
         second.result::<()>(job.id).await.expect("it runs");
     }
-    let took = begun.elapsed();
+    let took = began.elapsed();
     second.stop().await;
     (late, took)
 }
