@@ -39,9 +39,16 @@ pub(super) struct Shared {
     calls: AtomicUsize,
     /// Held for reading by calls and for writing while the clock is set: the clock does not move during a call.
     gate: RwLock<()>,
-    /// The latest claim of each queue, for ordinary jobs and for suspects, if it found no job to take and nothing has
-    /// changed since.
-    empty_claims: Mutex<HashMap<(String, bool), EmptyClaim>>,
+    empty_claims: Mutex<EmptyClaims>,
+}
+
+/// The claims that found no job to take, by queue and by whether they were for a suspect.
+#[derive(Default)]
+struct EmptyClaims {
+    /// The latest of each, since the last change.
+    claims: HashMap<(String, bool), EmptyClaim>,
+    /// The number of changes: of calls that may have made jobs ready, and of times that the clock was set.
+    changes: usize,
 }
 
 /// The answer to a claim that found no job to take.
@@ -101,30 +108,22 @@ impl Shared {
 
     /// Begins a call that may change jobs; it ends when the guard is dropped.
     pub(super) async fn begin_call(&self) -> CallGuard<'_> {
-        CallGuard { shared: self, changes_jobs: true, _gate: self.gate.read().await }
+        let gate = self.gate.read().await;
+        let changes = lock(&self.empty_claims).changes;
+        CallGuard { shared: self, changes, changes_jobs: true, _gate: gate }
     }
 
-    /// Records what a claim found.
-    pub(super) fn record_claim(&self, request: &ClaimRequest, batch: &ClaimBatch) {
-        let mut claims = lock(&self.empty_claims);
-        let key = (request.queue.clone(), request.solo);
-        match batch.jobs.is_empty() && !batch.more {
-            true => {
-                let claim = EmptyClaim { refill_at: batch.refill_at, has_suspects: batch.suspects };
-                claims.insert(key, claim)
-            }
-            false => claims.remove(&key),
-        };
-    }
-
+    /// Forgets what claims have found: jobs may be ready now.
     pub(super) fn forget_empty_claims(&self) {
-        lock(&self.empty_claims).clear();
+        let mut empty = lock(&self.empty_claims);
+        empty.claims.clear();
+        empty.changes += 1;
     }
 
     /// When a rate limit has tokens for jobs of this queue, if the worker has found that all its ready jobs wait for rate
     /// limits.
     pub(super) fn refill_at(&self, queue: &str) -> Option<Time> {
-        let claims = lock(&self.empty_claims);
+        let claims = &lock(&self.empty_claims).claims;
         let ordinary = claims.get(&(queue.to_owned(), false))?;
         let solo = match ordinary.has_suspects {
             true => claims.get(&(queue.to_owned(), true))?.refill_at,
@@ -147,6 +146,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 /// A call in flight.
 pub(super) struct CallGuard<'a> {
     shared: &'a Shared,
+    /// The number of changes when it began.
+    changes: usize,
     changes_jobs: bool,
     _gate: RwLockReadGuard<'a, ()>,
 }
@@ -155,6 +156,20 @@ impl CallGuard<'_> {
     /// Ends a call that has made no job ready: what earlier claims found is still so.
     pub(super) fn end_without_change(mut self) {
         self.changes_jobs = false;
+    }
+
+    /// Ends a claim and records what it found, unless something changed meanwhile that it may not have seen.
+    pub(super) fn end_claim(self, request: &ClaimRequest, batch: &ClaimBatch) {
+        let mut empty = lock(&self.shared.empty_claims);
+        let key = (request.queue.clone(), request.solo);
+        if batch.jobs.is_empty() && !batch.more && empty.changes == self.changes {
+            let claim = EmptyClaim { refill_at: batch.refill_at, has_suspects: batch.suspects };
+            empty.claims.insert(key, claim);
+        } else {
+            empty.claims.remove(&key);
+        }
+        drop(empty);
+        self.end_without_change();
     }
 }
 

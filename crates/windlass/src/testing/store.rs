@@ -92,8 +92,7 @@ impl Wrapper for VirtualStore {
             self.alive().await?;
             let call = self.shared.begin_call().await;
             let batch = self.store.claim(self.now(now), request).await?;
-            self.shared.record_claim(request, &batch);
-            call.end_without_change();
+            call.end_claim(request, &batch);
             Ok(batch)
         })
     }

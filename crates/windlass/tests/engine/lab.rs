@@ -16,6 +16,7 @@ use crate::{
 on_every_store!(
     rate_limited_jobs_run_without_real_waiting,
     a_lab_advances_to_a_time_before_the_next_token,
+    jobs_without_a_limit_do_not_wait_for_tokens,
     rate_limited_jobs_survive_a_crash_at_every_commit,
     the_clock_of_a_store_in_a_lab_is_that_of_the_lab,
     a_cancelled_attempt_in_a_lab_ends_after_its_grace_period,
@@ -78,6 +79,20 @@ async fn a_lab_advances_to_a_time_before_the_next_token(on: On) {
         lab.advance(began.plus(minutes(minute)).since(lab.now())).await;
         assert_eq!(done(&lab, &jobs).await, expected, "after {minute} minutes");
         assert_eq!(lab.now(), began.plus(minutes(minute)));
+    }
+}
+
+async fn jobs_without_a_limit_do_not_wait_for_tokens(on: On) {
+    let store = on.fresh().await;
+    let lab = Lab::on(&store.url, |engine| engine.task::<Number>()).await;
+    for n in 0..20 {
+        let began = lab.now();
+        let limited = submit_limited(&lab, 2).await;
+        let free = lab.submit(Number(n)).await;
+        lab.run().await;
+        assert_eq!(done(&lab, &limited).await, 2);
+        let job = lab.engine().await.inspect().job(free.id()).await.expect("read").expect("the job exists");
+        assert_eq!(job.summary.finished_at, Some(began), "it ran before the clock was set forward");
     }
 }
 

@@ -92,18 +92,18 @@ async fn measure(url: &str) -> (Vec<Duration>, Duration) {
         let entry =
             |mark: CallEvent| journal.iter().find(|entry| entry.op == CallKind::Sleep && entry.mark == mark);
         let due: Time =
-            serde_json::from_slice(&entry(CallEvent::Begun).expect("begun").payload.bytes).expect("a moment");
+            serde_json::from_slice(&entry(CallEvent::Begun).expect("begun").payload.bytes).expect("a time");
         let woke = entry(CallEvent::Done).expect("over").at;
         assert!(woke >= due, "none wakes early: {woke} is before {due}");
         late.push(woke.since(due));
     }
     late.sort();
-    let begun = Instant::now();
+    let began = Instant::now();
     let jobs = second.submit_all((0..SLEEPERS).map(|_| Awake)).await.expect("submitted");
     for job in &jobs {
         second.result::<()>(job.id).await.expect("it runs");
     }
-    let took = begun.elapsed();
+    let took = began.elapsed();
     second.stop().await;
     (late, took)
 }

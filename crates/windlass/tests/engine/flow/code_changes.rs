@@ -373,7 +373,7 @@ async fn a_fork_continues_from_a_step(on: On) {
         assert!(error.contains(parts), "{error:?} lacks {parts:?}");
     }
     let gone = control.fork().run(engine.new_id()).await.expect_err("no such job").to_string();
-    assert!(gone.contains("it is not there"), "{gone}");
+    assert!(gone.contains("it does not exist"), "{gone}");
     let all = Filter { kind: Some("edition".into()), ..Filter::default() };
     let many = control.fork().from_beginning().each(all, |_| true).await.expect("forked");
     assert_eq!((many.made.len(), many.refused.len()), (2, 0), "{many:?}");
