@@ -1,6 +1,6 @@
 //! Branches: counting how their children end, and notifying their parents.
 //!
-//! A verb that ends a child notes that in its transaction ([`Tx::count_end`]). [`commit`] writes the sums, one row per branch and
+//! A verb that ends a child notes that in its transaction ([`Tx::count_end`]). [`finish`] writes the sums, one row per branch and
 //! connection, commits, and reads the counts of the branches, all in one round trip: of several transactions that commit at
 //! once, the last one sees the counts of all. If a watch is met, a second transaction notifies the parent. After a crash
 //! between the two, [`super::poll`] does.

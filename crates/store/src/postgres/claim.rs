@@ -26,7 +26,7 @@ pub(super) async fn claim(store: &Postgres, now: Now, request: &ClaimRequest) ->
     match claim_once(store, now, request).await {
         // The same claim was sent twice at once: the other one has recorded it, and this one is a repeat.
         Err(Error::Refused(_)) => claim_once(store, now, request).await,
-        answer => answer,
+        result => result,
     }
 }
 

@@ -1,7 +1,7 @@
 //! The store in PostgreSQL.
 //!
 //! Most verbs are single statements over arrays, prepared once per connection, so that a batch is one round trip, however large it
-//! is. Verbs that need several statements send them in one transaction ([`tx`]), pipelined where possible. What a statement writes
+//! is. Verbs that need several statements send them in one transaction (`tx.rs`), pipelined where possible. What a statement writes
 //! besides the job's own row depends on the rows that its guarded update returned: nothing of a fenced change is ever written.
 //!
 //! The server's clock decides about leases. `LISTEN` and `NOTIFY` are not used.

@@ -1,9 +1,9 @@
-//! What statements about branches cost a large store: each walks an index and touches what it is asked for.
+//! The plans of statements about branches in a large store: each walks an index, and reads only the rows of its batch.
 
-use super::plans::{claims, cost_their_batch, hundred, sql, times};
+use super::plans::{assert_reads_only_its_batch, claims, hundred, statement, times};
 
-/// 20,000 jobs: the first has a branch with all others in it, of which the second half is done, and 5,000 more branches with
-/// nothing in them, which were looked at. Tallies of 64 lanes for each of the first hundred.
+/// 20,000 jobs: the first has a branch with all others in it, of which the second half is done, and 5,000 empty branches, which
+/// were polled. The first hundred branches have counts of 64 connections each.
 const BRANCHES: &str = "
     delete from jobs; delete from ready; delete from branches; delete from branch_counts; delete from claims;
     insert into queues (name) values ('default') on conflict do nothing;
@@ -20,13 +20,13 @@ const BRANCHES: &str = "
     insert into branches (job, number, name, opened_at, poll_at, watch)
     select '00000000-0000-7000-8000-000000000000', n, 'b', 0, 9000 + n, '{}' from generate_series(1, 5000) n;
     insert into branch_counts (job, branch, writer, started, done, failed, cancelled)
-    select '00000000-0000-7000-8000-000000000000', n, lane, 1, 1, 0, 0
-    from generate_series(1, 100) n, generate_series(0, 63) lane;
+    select '00000000-0000-7000-8000-000000000000', n, writer, 1, 1, 0, 0
+    from generate_series(1, 100) n, generate_series(0, 63) writer;
     insert into claims (worker, number, claimed_at, solo, jobs, epochs)
     select 7, 1, 0, false, array_agg(id), array_agg(0) from (select id from jobs where parent is not null limit 100) j";
 
 #[tokio::test]
-async fn branches_cost_their_batch() {
+async fn statements_about_branches_read_only_their_batch() {
     let (zero, one, seven, null) = (times("0"), times("1"), times("7"), times("null"));
     let (first, firsts) =
         ("'00000000-0000-7000-8000-000000000000'", times("00000000-0000-7000-8000-000000000000"));
@@ -37,60 +37,60 @@ async fn branches_cost_their_batch() {
     let none = "'{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}'";
     let calls = [
         (
-            sql("submit.insert_branch_children"),
+            statement("submit.insert_branch_children"),
             format!(
                 "null, 9000, {}, {one}, {one}, {zero}, {null}, {zero}, {null}, {x}, {zero}, {x}, {null}, {null}, {null}, \
                  {null}, '{{}}', '{{}}', {firsts}, {one}, {zero}, {x}, {null}, true, 1, 1, true",
                 hundred(30_000)
             ),
         ),
-        (sql("commit.done_counted"), format!("{}, {zero}, {x}, 1", change(1_000))),
-        (sql("commit.done_journal_counted"), format!("{}, {none}, {zero}, {x}, 1", change(2_000))),
-        (sql("branches.add_counts"), format!("{firsts}, {numbers}, {one}, {one}, {zero}, {zero}, 1")),
-        (sql("branches.read_sealed"), format!("{firsts}, {numbers}")),
-        (sql("branches.open"), format!("null, array[{first}]::uuid[], '{{9000}}', '{{b}}'")),
+        (statement("commit.done_counted"), format!("{}, {zero}, {x}, 1", change(1_000))),
+        (statement("commit.done_journal_counted"), format!("{}, {none}, {zero}, {x}, 1", change(2_000))),
+        (statement("branches.add_counts"), format!("{firsts}, {numbers}, {one}, {one}, {zero}, {zero}, 1")),
+        (statement("branches.read_sealed"), format!("{firsts}, {numbers}")),
+        (statement("branches.open"), format!("null, array[{first}]::uuid[], '{{9000}}', '{{b}}'")),
         (
-            sql("branches.update"),
+            statement("branches.update"),
             format!(
                 "null, {firsts}, {numbers}, {null}, {null}, {null}, {not}, {null}, {zero}, {null}, {not}, {not}, {zero}, 1"
             ),
         ),
-        (sql("branches.count_items"), format!("{}, {zero}, {zero}", hundred(3_000))),
-        (sql("branches.lock"), format!("{firsts}, {numbers}")),
-        (sql("signals.notify_parents"), format!("null, {firsts}, {numbers}")),
-        (sql("control.lock_jobs"), hundred(4_000)),
-        (sql("timers.lock_jobs"), hundred(4_000)),
-        (sql("reap.lock_jobs"), hundred(4_000)),
-        (sql("control.cancel"), format!("{}, {x}, 9000", hundred(4_000))),
-        (sql("poll.next"), "null".into()),
-        (sql("poll.take_due"), "9100, 100, 99999".into()),
-        (sql("poll.count_children"), format!("{first}, 1, {first}, 100")),
-        (sql("poll.find_lost"), format!("{first}, 1, {first}, 100, 1")),
-        (sql("poll.redeliver"), format!("{}, 1", hundred(5_000))),
-        (sql("poll.extend"), format!("{first}, 300, 9300, 9301")),
-        (sql("poll.write"), format!("{first}, 200, 9200, '{{}}', true, 1, 1")),
-        (sql("children.children"), format!("1, {first}, null, 100")),
-        (sql("children.branch_children"), format!("1, {first}, 1, null, null, 100, 100")),
-        (sql("children.unsuccessful_children"), format!("1, {first}, 1, null, 100")),
-        (sql("children.child_ends"), format!("{first}, 1, null, 100")),
-        (sql("prune.jobs"), format!("{}, 1, '{{}}', '{{}}', '{{}}', 9000", hundred(15_000))),
+        (statement("branches.count_items"), format!("{}, {zero}, {zero}", hundred(3_000))),
+        (statement("branches.lock"), format!("{firsts}, {numbers}")),
+        (statement("signals.notify_parents"), format!("null, {firsts}, {numbers}")),
+        (statement("control.lock_jobs"), hundred(4_000)),
+        (statement("timers.lock_jobs"), hundred(4_000)),
+        (statement("reap.lock_jobs"), hundred(4_000)),
+        (statement("control.cancel"), format!("{}, {x}, 9000", hundred(4_000))),
+        (statement("poll.next"), "null".into()),
+        (statement("poll.take_due"), "9100, 100, 99999".into()),
+        (statement("poll.count_children"), format!("{first}, 1, {first}, 100")),
+        (statement("poll.find_lost"), format!("{first}, 1, {first}, 100, 1")),
+        (statement("poll.redeliver"), format!("{}, 1", hundred(5_000))),
+        (statement("poll.extend"), format!("{first}, 300, 9300, 9301")),
+        (statement("poll.write"), format!("{first}, 200, 9200, '{{}}', true, 1, 1")),
+        (statement("children.children"), format!("1, {first}, null, 100")),
+        (statement("children.branch_children"), format!("1, {first}, 1, null, null, 100, 100")),
+        (statement("children.unsuccessful_children"), format!("1, {first}, 1, null, 100")),
+        (statement("children.child_ends"), format!("{first}, 1, null, 100")),
+        (statement("prune.jobs"), format!("{}, 1, '{{}}', '{{}}', '{{}}', 9000", hundred(15_000))),
     ];
-    cost_their_batch(&calls, BRANCHES).await;
+    assert_reads_only_its_batch(&calls, BRANCHES).await;
 }
 
-/// Those that read all tallies of the branches they are asked for, and all branches of a job.
+/// Statements that read all counts of some branches, or all branches of a job.
 #[tokio::test]
-async fn what_is_seen_of_branches_costs_their_lanes() {
+async fn reads_of_branches_cost_their_counts() {
     let first = "'00000000-0000-7000-8000-000000000000'";
     let three = format!("array[{first}, {first}, {first}]::uuid[], '{{1, 2, 3}}'");
     let calls = [
-        (sql("branches.read_counts"), three.clone()),
-        (sql("poll.sample"), three),
-        (sql("poll.read_sum"), format!("{first}, 1")),
-        (sql("branches.end_watches"), "null, 1, '{00000000-0000-7000-8000-000000000077}', 1".into()),
-        (sql("children.branches"), "'00000000-0000-7000-8000-000000000077'".into()),
-        (sql("inspect.job"), "'00000000-0000-7000-8000-000000000077', 1".into()),
-        (sql("repair.met_waits"), String::new()),
+        (statement("branches.read_counts"), three.clone()),
+        (statement("poll.sample"), three),
+        (statement("poll.read_sum"), format!("{first}, 1")),
+        (statement("branches.end_watches"), "null, 1, '{00000000-0000-7000-8000-000000000077}', 1".into()),
+        (statement("children.branches"), "'00000000-0000-7000-8000-000000000077'".into()),
+        (statement("inspect.job"), "'00000000-0000-7000-8000-000000000077', 1".into()),
+        (statement("repair.met_waits"), String::new()),
     ];
-    cost_their_batch(&calls, BRANCHES).await;
+    assert_reads_only_its_batch(&calls, BRANCHES).await;
 }

@@ -1,19 +1,28 @@
-//! The suite on PostgreSQL, and what only a server can suffer. A machine without PostgreSQL fails it.
+//! The conformance suite on PostgreSQL, and what only a server can do. Fails on a machine without PostgreSQL.
 
-mod arrive;
+/// Sends a call, and returns its result with the number of statements that it sent, `begin` and `commit` included.
+macro_rules! count_statements {
+    ($store:expr, $call:expr) => {{
+        let before = $store.statements();
+        let result = $call.await.expect("succeeds");
+        (result, $store.statements() - before)
+    }};
+}
+
+mod arrivals;
+mod branch_contention;
+mod branch_counts;
 mod branch_plans;
-
-mod cost;
-mod crowd;
-mod hostile;
+mod child_costs;
+mod failures;
+mod hostile_defaults;
 mod machines;
-mod parted;
+mod migrations;
 mod plans;
 mod rights;
 mod sessions;
+mod source_rows;
 mod transact;
-mod trouble;
-mod user_rows;
 mod workflows;
 
 use std::sync::{
@@ -23,34 +32,56 @@ use std::sync::{
 
 use windlass_store::{
     Store,
+    conformance::kit::Handle,
     postgres::{Options, Postgres},
 };
 use windlass_testpg::Cluster;
 
-/// One server for all tests of this process. It is never dropped: its watcher ends it when the process has.
+/// One server for all tests of this process. It is never dropped: its watcher stops it when the process has ended.
 fn cluster() -> &'static Cluster {
     static CLUSTER: OnceLock<Cluster> = OnceLock::new();
     CLUSTER.get_or_init(|| {
-        // The suite is about logic, not about the disk, and every sibling brings connections of its own.
+        // The suite tests logic, not the disk, and every sibling has connections of its own.
         let builder = Cluster::builder().setting("fsync", "off").setting("max_connections", 400);
         builder.start().unwrap_or_else(|error| panic!("PostgreSQL is needed for these tests: {error}"))
     })
 }
 
-/// Options for a schema that nobody uses yet.
+/// Options for a new schema.
 fn fresh() -> Options {
     static NEXT: AtomicU32 = AtomicU32::new(1);
     let schema = format!("case_{}", NEXT.fetch_add(1, Ordering::Relaxed));
     Options::parse(&cluster().url()).and_then(|options| options.schema(&schema)).expect("an address")
 }
 
+/// Opens a store in a new schema.
+async fn open_fresh() -> Handle {
+    Arc::new(Postgres::open(fresh()).await.expect("open"))
+}
+
+/// Opens a store in a schema, and connects a client with its settings.
+async fn open_with_client(options: &Options) -> (Handle, tokio_postgres::Client) {
+    let store = Arc::new(Postgres::open(options.clone()).await.expect("open"));
+    (store, Postgres::client(options).await.expect("connected"))
+}
+
+/// Options for a schema of this name.
+fn named(schema: &str) -> Options {
+    Options::parse(&cluster().url()).and_then(|options| options.schema(schema)).expect("an address")
+}
+
+/// Runs statements in the default database, as the superuser. Returns what they print.
+fn sql(statements: &str) -> String {
+    cluster().sql("windlass", statements).expect("sql")
+}
+
 async fn open() -> ((), Arc<dyn Store>) {
-    ((), Arc::new(Postgres::open(fresh()).await.expect("open")))
+    ((), open_fresh().await)
 }
 
 windlass_store::conformance!(open);
 
-/// A schema that is used again after a sequence: making one takes longer than most sequences do.
+/// A schema that the next sequence reuses: creating one takes longer than most sequences.
 struct Reused(Options);
 
 static IDLE: Mutex<Vec<Options>> = Mutex::new(Vec::new());
@@ -61,8 +92,8 @@ impl Drop for Reused {
     }
 }
 
-/// Everything but the version of the schema.
-const EMPTY: &str = "do $$ begin execute (
+/// Empties all tables except for the version of the schema.
+const TRUNCATE: &str = "do $$ begin execute (
     select 'truncate ' || string_agg(format('%I', tablename), ', ') || ' restart identity' from pg_tables
     where schemaname = current_schema() and tablename <> 'meta'
 ); end $$";
@@ -72,7 +103,7 @@ async fn reopen() -> (Reused, Arc<dyn Store>) {
     let options = match idle {
         Some(options) => {
             let client = Postgres::client(&options).await.expect("connected");
-            client.batch_execute(EMPTY).await.expect("emptied");
+            client.batch_execute(TRUNCATE).await.expect("emptied");
             options
         }
         None => fresh(),

@@ -1,12 +1,12 @@
-//! What statements cost a large store: claims walk an index and touch what they take, however much there is.
+//! The plans of statements in a large store: each walks an index, and reads only the rows of its batch.
 
 use std::collections::BTreeSet;
 
-use windlass_store::postgres::Postgres;
+use windlass_store::{ClaimRequest, conformance::kit::*, postgres::Postgres};
 
-/// 1,000,000 jobs: 200,000 ready in lane 1, 100,000 ready in lane 2 (of a kind nobody here serves), 100,000 due next
-/// year, the rest done. Each second job of lane 1 waited for a signal, and has two of it and one of another name.
-const FILL: &str = "
+/// 1,000,000 jobs: 200,000 ready in lane 1, 100,000 ready in lane 2 (of a kind that is not served here), 100,000 due next year, the
+/// rest done. Every second job of lane 1 has waited for a signal, and has two of that name and one of another.
+const MILLION_JOBS: &str = "
     insert into queues (name) values ('default');
     insert into kinds (name) values ('served'), ('unserved');
     insert into lanes (queue, kind, version) values (1, 1, 1), (1, 2, 1);
@@ -22,7 +22,7 @@ const FILL: &str = "
     insert into ready (lane, rank, job) select lane, due_at, id from jobs where state = 0 and due_at <= 300000;
     insert into timers (due_at, job, purpose) select due_at, id, 0 from jobs where state = 0 and due_at > 300000";
 
-/// The nodes of a plan: type, relation, rows per loop, loops.
+/// Collects the nodes of a plan.
 fn nodes<'a>(plan: &'a serde_json::Value, into: &mut Vec<&'a serde_json::Value>) {
     into.push(plan);
     for child in plan["Plans"].as_array().into_iter().flatten() {
@@ -31,29 +31,29 @@ fn nodes<'a>(plan: &'a serde_json::Value, into: &mut Vec<&'a serde_json::Value>)
 }
 
 #[tokio::test]
-async fn a_claim_costs_its_batch_among_a_million_jobs() {
+async fn a_claim_reads_only_its_batch_of_a_million_jobs() {
     let options = super::fresh();
     Postgres::migrate(&options, None).await.expect("migrated");
     let client = Postgres::client(&options).await.expect("connected");
-    // Known to be empty before they are filled.
+    // The planner knows the tables as empty before they are filled.
     client.batch_execute("vacuum analyze").await.expect("analysed");
-    client.batch_execute(FILL).await.expect("filled");
-    // The first claim of an idle lane is planned with the server's defaults, and has just been prepared.
+    client.batch_execute(MILLION_JOBS).await.expect("filled");
+    // The first claim of an idle lane has just been prepared, and is planned with the server's defaults.
     client
         .batch_execute(&format!("reset all; set search_path to {}", schema(&client).await))
         .await
         .expect("reset");
-    claims_cost_their_batch(&client, "idle", 1).await;
+    assert_claims_read_only_their_batch(&client, "idle", 1).await;
     misjudge(&client).await;
-    claims_cost_their_batch(&client, "idle_misjudged", 4).await;
+    assert_claims_read_only_their_batch(&client, "idle_misjudged", 4).await;
     client.batch_execute("analyze").await.expect("analysed");
-    claims_cost_their_batch(&client, "idle_analysed", 2).await;
+    assert_claims_read_only_their_batch(&client, "idle_analysed", 2).await;
     let client = Postgres::client(&options).await.expect("connected");
-    claims_cost_their_batch(&client, "busy", 3).await;
-    a_look_at_the_backlog_costs_its_cap(&client).await;
+    assert_claims_read_only_their_batch(&client, "busy", 3).await;
+    assert_backlog_reads_up_to_its_cap(&client).await;
 }
 
-/// As if vacuum had come by while all that is there was being written: tables are large, and seem to have no rows.
+/// Makes the planner take large tables for empty, as if vacuum had run while they were filled.
 async fn misjudge(client: &tokio_postgres::Client) {
     let sql = "update pg_class set reltuples = 0, relpages = greatest(1, pg_relation_size(oid) / 8192)
                where relnamespace = current_schema()::regnamespace and relkind in ('r', 'i')";
@@ -61,13 +61,13 @@ async fn misjudge(client: &tokio_postgres::Client) {
 }
 
 async fn schema(client: &tokio_postgres::Client) -> String {
-    client.query_one("select current_schema()::text", &[]).await.expect("asked").get(0)
+    client.query_one("select current_schema()::text", &[]).await.expect("read").get(0)
 }
 
-async fn claims_cost_their_batch(client: &tokio_postgres::Client, how: &str, run: u32) {
+async fn assert_claims_read_only_their_batch(client: &tokio_postgres::Client, how: &str, run: u32) {
     for (name, sql, lanes, floors) in [
-        ("one", sql("claim.one_lane").1, "{1}", "{-9223372036854775808}"),
-        ("lanes", sql("claim.several_lanes").1, "{1,3,4}", "{0,0,0}"),
+        ("one", statement("claim.one_lane").1, "{1}", "{-9223372036854775808}"),
+        ("lanes", statement("claim.several_lanes").1, "{1,3,4}", "{0,0,0}"),
     ] {
         // Claims of several lanes are never sent without settings.
         if how != "busy" && name != "one" {
@@ -80,7 +80,7 @@ async fn claims_cost_their_batch(client: &tokio_postgres::Client, how: &str, run
             ))
             .await
             .expect("prepared");
-        // Once before: what a claim leaves behind must not make the next one dearer.
+        // Several times: what a claim leaves must not make the next one more expensive.
         for number in 1..=3 {
             let call = format!(
                 "{name} (null, 7, {run}{number}{}, '{lanes}', '{{-1}}', 100, '{{}}', false, '{floors}', 1, false)",
@@ -100,11 +100,11 @@ async fn claims_cost_their_batch(client: &tokio_postgres::Client, how: &str, run
                     + node["Rows Removed by Filter"].as_f64().unwrap_or(0.0)
             };
             for node in &scans {
-                // A table of a few rows may be read as a whole where nothing says otherwise.
+                // With the server's defaults, a table of a few rows may be scanned.
                 assert!(how != "busy" || node["Node Type"] != "Seq Scan", "{name}: {node:#}");
                 assert!(
                     read(node) <= 400.0,
-                    "{name}: touches {} rows of {}",
+                    "{name}: reads {} rows of {}",
                     read(node),
                     node["Relation Name"]
                 );
@@ -114,13 +114,13 @@ async fn claims_cost_their_batch(client: &tokio_postgres::Client, how: &str, run
             assert!(keys.iter().all(|key| walked.contains(key)), "{name}: {walked:?}");
             let pages = plan["Shared Hit Blocks"].as_u64().unwrap_or(0)
                 + plan["Shared Read Blocks"].as_u64().unwrap_or(0);
-            assert!(pages < 2_500, "{name}: a claim of 100 touched {pages} pages");
+            assert!(pages < 2_500, "{name}: a claim of 100 read {pages} pages");
         }
     }
 }
 
-/// 20,000 machines: the first half parked, with three signals, three transitions, three entries of a journal and a value in
-/// the context each, the others the children of the first.
+/// 20,000 machines: the first half are parked, each with three signals, transitions and journal entries and a value in its context;
+/// the others are children of the first.
 const MACHINES: &str = "
     delete from journal;
     insert into queues (name) values ('default');
@@ -144,36 +144,36 @@ const MACHINES: &str = "
     select id, n, 1, 3, 'call', 0, 0, '1' from jobs, generate_series(1, 3) n where parked = 1;
     insert into context (job, name, codec, value) select id, 'name', 0, '1' from jobs where parked = 1";
 
-/// A statement, by its file and name.
-pub(super) fn sql(path: &'static str) -> (&'static str, &'static str) {
+/// A statement, found by its file and name.
+pub(super) fn statement(path: &'static str) -> (&'static str, &'static str) {
     let all = Postgres::STATEMENTS.iter();
     let mut found = all.filter(|(file, name, _)| path.split_once('.') == Some((*file, *name)));
     (path, found.next().unwrap_or_else(|| panic!("there is no statement {path}")).2)
 }
 
-/// The ids of a hundred jobs from the `n`th on, as an array.
+/// An array of the ids of a hundred jobs, from the `n`th on.
 pub(super) fn hundred(n: u32) -> String {
     let ids: Vec<String> = (n..n + 100).map(|n| format!("00000000-0000-7000-8000-{n:012x}")).collect();
     format!("'{{{}}}'", ids.join(","))
 }
 
-/// A hundred times the same, as an array.
+/// An array of a hundred equal values.
 pub(super) fn times(value: &str) -> String {
     format!("'{{{}}}'", vec![value; 100].join(","))
 }
 
-/// The claim of worker 7 under which a hundred changes were made, as statements that commit take it.
+/// The claim of worker 7 for a hundred changes, as the parameters of statements that commit.
 pub(super) fn claims() -> String {
     format!("{}, '{{7}}', '{{1}}'", times("1"))
 }
 
-/// Many claims, that one among them.
+/// Many claims, among them that one.
 const CLAIMS: &str = "insert into claims (worker, number, claimed_at, solo, jobs, epochs) \
      select w, n, 0, false, '{}', '{}' from generate_series(1, 9) w, generate_series(1, 500) n on conflict do nothing";
 
-/// Plans are made by the first call, when the tables are empty, and must be good when they are full.
+/// Plans are made by the first call, while the tables are empty, and must still be good when they are full.
 #[tokio::test]
-async fn steps_waits_and_signals_cost_their_batch() {
+async fn steps_waits_and_signals_read_only_their_batch() {
     let (zero, one, seven, null) = (times("0"), times("1"), times("7"), times("null"));
     let change = |n: u32| format!("null, {}, {zero}, {zero}, {seven}, {zero}, {}", hundred(n), claims());
     let (ran, saved) = (times("a"), format!("{}, {zero}, {}", times("b"), times("x")));
@@ -184,21 +184,17 @@ async fn steps_waits_and_signals_cost_their_batch() {
     let first = "'00000000-0000-7000-8000-000000000000'";
     let (not, all, none) =
         (times("f"), times("t"), "'{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}'");
-    // One entry for each change.
+    // One entry per change.
     let entries = |n: u32| {
-        let (call, place) = (times("call"), times("17"));
-        format!(
-            "{}, {place}, {one}, {one}, {call}, {call}, {null}, {zero}, {zero}, {}",
-            hundred(n),
-            times("x")
-        )
+        let (call, seq) = (times("call"), times("17"));
+        format!("{}, {seq}, {one}, {one}, {call}, {call}, {null}, {zero}, {zero}, {}", hundred(n), times("x"))
     };
     let which = |n: u32| format!("{}, {zero}, {zero}, {seven}, {one}", hundred(n));
     let step = format!("{ran}, {saved}, {consumed}, {all}");
     let calls = [
-        (sql("commit.next"), format!("{}, {}, {step}, {not}", change(11_000), entries(11_000))),
+        (statement("commit.next"), format!("{}, {}, {step}, {not}", change(11_000), entries(11_000))),
         (
-            sql("commit.next_entry"),
+            statement("commit.next_entry"),
             format!(
                 "null, '00000000-0000-7000-8000-{:012x}', 0, 0, 7, 0, 1, false, true, 17, 1::int2, 1::int2, 'call', null, \
                  null, 0, 0::int2, 'x'",
@@ -206,80 +202,86 @@ async fn steps_waits_and_signals_cost_their_batch() {
             ),
         ),
         (
-            sql("commit.done_journal"),
+            statement("commit.done_journal"),
             format!("{}, {}, {zero}, {}", change(11_700), entries(11_700), times("x")),
         ),
-        (sql("journal.clear"), which(0)),
-        (sql("journal.forget_entries"), format!("{}, {one}", which(100))),
-        (sql("journal.set_context"), format!("{}, {}, {zero}, {}", which(100), times("name"), times("x"))),
-        (sql("commit.start_unwind"), format!("{}, {}", which(100), times("x"))),
-        (sql("inspect.journal"), format!("{first}, 0, 100")),
-        (sql("inspect.context"), first.into()),
-        (sql("fork.find_entry"), format!("{first}, 2")),
+        (statement("journal.clear"), which(0)),
+        (statement("journal.forget_entries"), format!("{}, {one}", which(100))),
         (
-            sql("fork.copy"),
+            statement("journal.set_context"),
+            format!("{}, {}, {zero}, {}", which(100), times("name"), times("x")),
+        ),
+        (statement("commit.start_unwind"), format!("{}, {}", which(100), times("x"))),
+        (statement("inspect.journal"), format!("{first}, 0, 100")),
+        (statement("inspect.context"), first.into()),
+        (statement("fork.find_entry"), format!("{first}, 2")),
+        (
+            statement("fork.copy"),
             format!(
                 "{first}, '00000000-0000-7000-8000-{:012x}', 9, 12::int2, 1::int2, 'f', 0, 0::int2, 'x'",
                 11_900
             ),
         ),
         (
-            sql("reap.add_lost_attempts"),
+            statement("reap.add_lost_attempts"),
             format!("null, {}, {zero}, {seven}, {zero}, {}", hundred(12_500), times("x")),
         ),
-        (sql("control.start_unwind"), format!("{}, {}, 9000", hundred(16_000), times("x"))),
+        (statement("control.start_unwind"), format!("{}, {}, 9000", hundred(16_000), times("x"))),
         (
-            sql("commit.next_single"),
+            statement("commit.next_single"),
             format!(
                 "null, '00000000-0000-7000-8000-{:012x}', 0, 0, 7, 0, 1, false, 'a', 'b', 0::int2, 'x'",
                 11_500
             ),
         ),
         (
-            sql("waits.park"),
+            statement("waits.park"),
             format!("{}, {}, {step}, {not}, {waits}, 9000, 1, 1", change(12_000), entries(12_000)),
         ),
-        (sql("commit.end_with_step"), format!("{}, {}, {step}, {ended}", change(13_000), entries(13_000))),
         (
-            sql("commit.retry"),
+            statement("commit.end_with_step"),
+            format!("{}, {}, {step}, {ended}", change(13_000), entries(13_000)),
+        ),
+        (
+            statement("commit.retry"),
             format!(
                 "{}, {none}, {ran}, {saved}, {consumed}, {not}, {one}, {null}, {null}, 9000, 1, 1",
                 change(14_000)
             ),
         ),
         (
-            sql("signals.deliver"),
+            statement("signals.deliver"),
             format!("null, {parked}, {}, {}, {zero}, {}, 1000", times("go"), times("9"), times("x")),
         ),
-        (sql("commit.lock_jobs"), parked.clone()),
-        (sql("waits.wake"), format!("null, {parked}, 1, 1")),
-        (sql("claim.inbox"), format!("{parked}, {}, {}", times("f"), times("go"))),
-        (sql("commit.count_child_ends"), format!("null, {children}, -1, '{{}}'")),
-        (sql("serial.enter"), format!("{children}, 1, 1")),
-        (sql("control.lock_jobs"), children.clone()),
-        (sql("timers.lock_jobs"), children.clone()),
-        (sql("reap.lock_jobs"), children.clone()),
-        (sql("children.child_ends"), format!("{first}, 1, null, 100")),
-        (sql("inspect.transitions"), format!("{first}, null, 100")),
-        (sql("inspect.transition_counts"), "'served', 100".into()),
-        (sql("prune.jobs"), format!("{children}, 0, '{{}}', '{{}}', '{{}}', 9000")),
-        (sql("repair.met_waits"), String::new()),
+        (statement("commit.lock_jobs"), parked.clone()),
+        (statement("waits.wake"), format!("null, {parked}, 1, 1")),
+        (statement("claim.inbox"), format!("{parked}, {}, {}", times("f"), times("go"))),
+        (statement("commit.count_child_ends"), format!("null, {children}, -1, '{{}}'")),
+        (statement("serial.enter"), format!("{children}, 1, 1")),
+        (statement("control.lock_jobs"), children.clone()),
+        (statement("timers.lock_jobs"), children.clone()),
+        (statement("reap.lock_jobs"), children.clone()),
+        (statement("children.child_ends"), format!("{first}, 1, null, 100")),
+        (statement("inspect.transitions"), format!("{first}, null, 100")),
+        (statement("inspect.transition_counts"), "'served', 100".into()),
+        (statement("prune.jobs"), format!("{children}, 0, '{{}}', '{{}}', '{{}}', 9000")),
+        (statement("repair.met_waits"), String::new()),
     ];
-    cost_their_batch(&calls, &format!("{MACHINES}; {CLAIMS}")).await;
+    assert_reads_only_its_batch(&calls, &format!("{MACHINES}; {CLAIMS}")).await;
 }
 
-/// What is sent without settings is planned with the server's defaults, and has just been prepared: before the server has found
-/// out about full tables, and after.
+/// Statements without settings have just been prepared and are planned with the server's defaults: before the planner knows that the
+/// tables are full, and after.
 #[tokio::test]
-async fn what_is_sent_without_settings_costs_its_batch() {
+async fn statements_without_settings_read_only_their_batch() {
     let options = super::fresh();
     Postgres::migrate(&options, None).await.expect("migrated");
     let client = Postgres::client(&options).await.expect("connected");
     client.batch_execute("vacuum analyze").await.expect("analysed");
-    let holds = "update claims set jobs = array(select id from jobs order by id limit 100), epochs = array_fill(0, array[100])
+    let jobs = "update claims set jobs = array(select id from jobs order by id limit 100), epochs = array_fill(0, array[100])
                  where worker = 7 and number <= 10";
     let gates = "insert into gates (queue, writer, version) select q, w, 1 from generate_series(0, 99) q, generate_series(0, 63) w";
-    client.batch_execute(&format!("{MACHINES}; {CLAIMS}; {holds}; {gates}")).await.expect("filled");
+    client.batch_execute(&format!("{MACHINES}; {CLAIMS}; {jobs}; {gates}")).await.expect("filled");
     client
         .batch_execute(&format!("reset all; set search_path to {}", schema(&client).await))
         .await
@@ -288,12 +290,12 @@ async fn what_is_sent_without_settings_costs_its_batch() {
     let step = format!("{job}, 'a', 'b', 0::int2, 'x'");
     let entry = format!("{job}, true, 17, 1::int2, 1::int2, 'call', null, null, 0, 0::int2, 'x'");
     let calls = [
-        ("step", sql("commit.next_single").1, step.clone()),
-        ("further_step", sql("commit.next_single_further").1, step),
-        ("entry", sql("commit.next_entry").1, entry.clone()),
-        ("further_entry", sql("commit.next_entry_further").1, entry),
-        ("gate", sql("gates.versions").1, "'{0,1,2}'".into()),
-        ("renew", sql("workers.renew").1, "null, 7, 1000, '{1,2,3}', '{4}'".into()),
+        ("step", statement("commit.next_single").1, step.clone()),
+        ("further_step", statement("commit.next_single_further").1, step),
+        ("entry", statement("commit.next_entry").1, entry.clone()),
+        ("further_entry", statement("commit.next_entry_further").1, entry),
+        ("gate", statement("gates.versions").1, "'{0,1,2}'".into()),
+        ("renew", statement("workers.renew").1, "null, 7, 1000, '{1,2,3}', '{4}'".into()),
     ];
     for how in ["unknown", "misjudged", "analysed"] {
         if how == "misjudged" {
@@ -302,7 +304,7 @@ async fn what_is_sent_without_settings_costs_its_batch() {
         for (name, text, call) in &calls {
             let name = format!("{name}_{how}");
             client.batch_execute(&format!("prepare {name} as {text}")).await.expect(&name);
-            costs(&client, &name, &format!("execute {name} ({call})"), false).await;
+            assert_reads_few_rows(&client, &name, &format!("execute {name} ({call})"), false).await;
         }
         if how == "misjudged" {
             client.batch_execute("analyze").await.expect("analysed");
@@ -310,9 +312,9 @@ async fn what_is_sent_without_settings_costs_its_batch() {
     }
 }
 
-/// Sends statements to an empty store, fills it, and sends them again: they must walk indexes, and read no more than they are
-/// asked for.
-pub(super) async fn cost_their_batch(calls: &[((&str, &str), String)], fill: &str) {
+/// Sends statements to an empty store, fills it, and sends them again: they must walk indexes, and read only the rows of their
+/// batch.
+pub(super) async fn assert_reads_only_its_batch(calls: &[((&str, &str), String)], fill: &str) {
     let options = super::fresh();
     Postgres::migrate(&options, None).await.expect("migrated");
     let client = Postgres::client(&options).await.expect("connected");
@@ -326,22 +328,18 @@ pub(super) async fn cost_their_batch(calls: &[((&str, &str), String)], fill: &st
     }
     client.batch_execute(fill).await.expect("filled");
     for ((name, _), call) in calls {
-        costs_its_batch(&client, name, &execute(name, call)).await;
+        assert_reads_few_rows(&client, name, &execute(name, call), true).await;
     }
-    // Once more with what the server finds out about the tables: plans are made anew.
+    // Again with statistics of the tables: plans are made again.
     client.batch_execute("analyze").await.expect("analysed");
     for ((name, _), call) in calls {
-        costs_its_batch(&client, name, &execute(name, call)).await;
+        assert_reads_few_rows(&client, name, &execute(name, call), true).await;
     }
 }
 
-async fn costs_its_batch(client: &tokio_postgres::Client, name: &str, execute: &str) {
-    costs(client, name, execute, true).await;
-}
-
-/// What a statement reads; a table of a few rows may be read as a whole where indexes are not asked for.
-async fn costs(client: &tokio_postgres::Client, name: &str, execute: &str, by_index: bool) {
-    // Nothing of it stays.
+/// Checks how many rows a statement reads. Unless it must go `by_index`, it may scan a small table.
+async fn assert_reads_few_rows(client: &tokio_postgres::Client, name: &str, execute: &str, by_index: bool) {
+    // Its writes are rolled back.
     client.batch_execute("begin").await.expect("begun");
     let explained = client.query_one(&format!("explain (analyze, format json) {execute}"), &[]).await;
     client.batch_execute("rollback").await.expect("rolled back");
@@ -352,20 +350,20 @@ async fn costs(client: &tokio_postgres::Client, name: &str, execute: &str, by_in
         let rows =
             |what: &str| node[what].as_f64().unwrap_or(0.0) * node["Actual Loops"].as_f64().unwrap_or(0.0);
         let read = rows("Actual Rows") + rows("Rows Removed by Filter");
-        // The claims are few, and are read as a whole.
-        let whole = node["Relation Name"] == "claims";
-        assert!(whole || !by_index || node["Node Type"] != "Seq Scan", "{name}: {node:#}");
-        let most = match whole && !by_index {
+        // There are few claims, which may be scanned.
+        let may_scan = node["Relation Name"] == "claims";
+        assert!(may_scan || !by_index || node["Node Type"] != "Seq Scan", "{name}: {node:#}");
+        let limit = match may_scan && !by_index {
             true => 5_000.0,
             false if name == "repair.met_waits" => 4_000.0,
             false => 400.0,
         };
-        assert!(read <= most, "{name}: reads {read} rows of {}: {node:#}", node["Relation Name"]);
+        assert!(read <= limit, "{name}: reads {read} rows of {}: {node:#}", node["Relation Name"]);
     }
 }
 
-async fn a_look_at_the_backlog_costs_its_cap(client: &tokio_postgres::Client) {
-    let sql = sql("inspect.backlog").1;
+async fn assert_backlog_reads_up_to_its_cap(client: &tokio_postgres::Client) {
+    let sql = statement("inspect.backlog").1;
     client.batch_execute(&format!("prepare backlog (int8) as {sql}")).await.expect("prepared");
     let explained = client.query_one("explain (analyze, format json) execute backlog (500)", &[]).await;
     let plan: serde_json::Value = explained.expect("explained").get(0);
@@ -377,6 +375,27 @@ async fn a_look_at_the_backlog_costs_its_cap(client: &tokio_postgres::Client) {
         let read = rows("Actual Rows") + rows("Rows Removed by Filter");
         assert!(read <= 1_500.0, "reads {read} rows of {}: {node:#}", node["Relation Name"]);
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_claim_sends_the_same_few_statements_however_many_jobs_there_are() {
+    let mut counts = Vec::new();
+    for ready in [400, 20_000] {
+        let store = super::open_fresh().await;
+        for chunk in jobs(0, ready).chunks(5_000) {
+            submit(&store, chunk).await;
+        }
+        let worker = worker(&store, 1).await;
+        let kinds = [kind(KIND, 1), kind("other", 1)];
+        let request = |number| ClaimRequest { kinds: kinds.clone().into(), ..ask(worker, number, 100) };
+        // The first claim also reads the lanes.
+        claim(&store, at(0), &request(1)).await;
+        let before = store.statements();
+        assert_eq!(claim(&store, at(0), &request(2)).await.len(), 100);
+        counts.push(store.statements() - before);
+    }
+    assert_eq!(counts[0], counts[1]);
+    assert!(counts[0] <= 6, "{counts:?}");
 }
 
 #[tokio::test]

@@ -1,20 +1,12 @@
-//! Functions that run with the rights of the schema's owner run nobody else's code.
+//! Functions that run with the rights of the schema's owner never run code of their callers.
 
-use windlass_store::{
-    Maintenance,
-    postgres::{Options, Postgres},
-};
+use windlass_store::{Maintenance, postgres::Postgres};
 
-use super::cluster;
+use super::{cluster, named, sql};
 
-fn sql(statements: &str) -> String {
-    cluster().sql("windlass", statements).expect("sql")
-}
-
-/// A role that may do what the documentation has it granted, connected, and the store whose schema has a name.
+/// Opens a store in a schema of this name, and connects as a role with the rights that the documentation grants.
 async fn application(schema: &str) -> (Postgres, tokio_postgres::Client) {
-    let options = Options::parse(&cluster().url()).and_then(|options| options.schema(schema)).expect("valid");
-    let store = Postgres::open(options).await.expect("open");
+    let store = Postgres::open(named(schema)).await.expect("open");
     let role = format!("{schema}_app");
     sql(&format!(
         "create role {role} login; grant usage on schema {schema} to {role};
@@ -26,7 +18,7 @@ async fn application(schema: &str) -> (Postgres, tokio_postgres::Client) {
     (store, client)
 }
 
-/// Temporary tables that are named like those of the store, with triggers, are not what `submit` writes to.
+/// `submit` does not write to temporary tables that have the names of the store's tables, and triggers.
 #[tokio::test]
 async fn submit_runs_no_code_of_its_caller() {
     let (store, client) = application("rights").await;
@@ -36,7 +28,7 @@ async fn submit_runs_no_code_of_its_caller() {
              $$ begin perform set_config('attack.ran_as', current_user::text, false); return new; end $$",
         )
         .await
-        .expect("made");
+        .expect("created");
     let tables =
         "select c.relname, string_agg(quote_ident(attname) || ' ' || format_type(atttypid, atttypmod), ', ')
          from pg_class c join pg_attribute a on a.attrelid = c.oid
@@ -44,20 +36,20 @@ async fn submit_runs_no_code_of_its_caller() {
          group by c.relname";
     for row in client.query(tables, &[]).await.expect("read") {
         let (table, columns): (String, String) = (row.get(0), row.get(1));
-        let twin = format!(
+        let decoy = format!(
             "create temp table {table} ({columns});
              create trigger attack before insert on pg_temp.{table} for each row execute function pg_temp.attack()"
         );
-        client.batch_execute(&twin).await.expect("made");
+        client.batch_execute(&decoy).await.expect("created");
     }
     client.query_one("select rights.submit('noop')", &[]).await.expect("submitted");
     let row = client.query_one("select current_setting('attack.ran_as', true)", &[]).await.expect("read");
     assert_eq!(row.get::<_, Option<String>>(0), None, "the caller's trigger ran as this role");
-    assert_eq!(store.fire_timers(None, 100).await.expect("due").admitted, 1, "the job is where it belongs");
+    assert_eq!(store.fire_timers(None, 100).await.expect("timers").admitted, 1, "the job is in the store");
 }
 
 #[tokio::test]
-async fn all_functions_of_the_owner_look_into_temporary_schemas_last() {
+async fn functions_of_the_owner_search_temporary_schemas_last() {
     drop(application("owned").await);
     let functions = |also: &str| {
         sql(&format!(

@@ -1,4 +1,4 @@
-//! Transactions of others: their row and the entry of the journal are both there, or neither is.
+//! Transactions of callers: their writes and the change are committed together, or not at all.
 
 use std::{
     panic::AssertUnwindSafe,
@@ -21,17 +21,17 @@ use windlass_store::{
     postgres::{Options, Postgres},
 };
 
-use super::{cluster, fresh};
+use super::{fresh, sql};
 
-/// What a work answers.
+/// What a work returns.
 type Answer<'t> = Pin<Box<dyn Future<Output = Option<Change>> + Send + 't>>;
 
 fn work<'a>(run: impl for<'t> FnOnce(&'t Transaction<'t>) -> Answer<'t> + Send + 'a) -> Work<'a> {
     Work::Postgres(Box::new(run))
 }
 
-/// A store, a table of the user's own in the schema that is theirs by default, and whoever holds a job.
-struct Bench {
+/// A store, a table of the user in the default schema, and a claimed job.
+struct Fixture {
     store: Handle,
     options: Options,
     table: String,
@@ -39,17 +39,17 @@ struct Bench {
     job: ClaimedJob,
 }
 
-impl Bench {
-    async fn new() -> Bench {
-        Bench::with(fresh()).await
+impl Fixture {
+    async fn new() -> Fixture {
+        Fixture::with(fresh()).await
     }
 
-    async fn with(options: Options) -> Bench {
+    async fn with(options: Options) -> Fixture {
         let store: Handle = Arc::new(Postgres::open(options.clone()).await.expect("open"));
-        let table = format!("mine_{}", options.schema_name());
+        let table = format!("user_{}", options.schema_name());
         sql(&format!("create table {table} (n int primary key)"));
         let (holder, job) = running(&store, 1).await;
-        Bench { store, options, table, holder, job }
+        Fixture { store, options, table, holder, job }
     }
 
     /// A step that adds entry `seq`.
@@ -57,8 +57,8 @@ impl Bench {
         step_of(self.holder, &self.job, seq)
     }
 
-    /// Writes row `n`, and answers the change.
-    fn writes(&self, n: i32, change: Option<Change>) -> Work<'static> {
+    /// A work that inserts row `n` and returns the change.
+    fn insert(&self, n: i32, change: Option<Change>) -> Work<'static> {
         let insert = format!("insert into {} values ({n})", self.table);
         work(move |tx| {
             Box::pin(async move {
@@ -78,8 +78,8 @@ impl Bench {
         self.store.inspect().journal(id(1), None, usize::MAX).await.expect("journal").len()
     }
 
-    /// How many rows and entries there are.
-    async fn both(&self) -> (i64, usize) {
+    /// The number of rows and of journal entries.
+    async fn rows_and_entries(&self) -> (i64, usize) {
         (self.rows().await, self.entries().await)
     }
 }
@@ -99,45 +99,41 @@ fn step_of(holder: WorkerId, job: &ClaimedJob, seq: i32) -> Change {
     Change { step: Some(Box::new(step)), ..change(holder, job, Outcome::Next) }
 }
 
-fn sql(statements: &str) -> String {
-    cluster().sql("windlass", statements).expect("sql")
-}
-
 #[tokio::test]
-async fn both_are_there_or_neither() {
-    let bench = Bench::new().await;
-    let store = &bench.store;
-    assert_eq!(store.transact(at(1), bench.writes(1, None)).await.expect("undone"), None);
-    assert_eq!(bench.both().await, (0, 0), "undone because the work said so");
-    let committed = store.transact(at(1), bench.writes(1, Some(bench.step(7)))).await.expect("done");
-    assert_eq!((committed, bench.both().await), (Some(CommitOutcome::Committed), (1, 1)));
+async fn writes_and_change_are_committed_together_or_not_at_all() {
+    let fixture = Fixture::new().await;
+    let store = &fixture.store;
+    assert_eq!(store.transact(at(1), fixture.insert(1, None)).await.expect("rolled back"), None);
+    assert_eq!(fixture.rows_and_entries().await, (0, 0), "rolled back because the work returned no change");
+    let committed = store.transact(at(1), fixture.insert(1, Some(fixture.step(7)))).await.expect("done");
+    assert_eq!((committed, fixture.rows_and_entries().await), (Some(CommitOutcome::Committed), (1, 1)));
     assert_eq!(view(store, id(1)).await.rev.0, 1);
-    // The same revision again: its writes would be made twice.
-    let again = store.transact(at(1), bench.writes(2, Some(bench.step(7)))).await.expect("fenced");
-    assert_eq!((again, bench.both().await), (Some(CommitOutcome::Fenced), (1, 1)));
-    let mut stale = bench.step(8);
+    // The same revision again: its writes would be applied twice.
+    let again = store.transact(at(1), fixture.insert(2, Some(fixture.step(7)))).await.expect("fenced");
+    assert_eq!((again, fixture.rows_and_entries().await), (Some(CommitOutcome::Fenced), (1, 1)));
+    let mut stale = fixture.step(8);
     stale.epoch.0 += 1;
-    let fenced = store.transact(at(1), bench.writes(2, Some(stale))).await.expect("fenced");
-    assert_eq!((fenced, bench.both().await), (Some(CommitOutcome::Fenced), (1, 1)));
-    // A place that is taken, and a payload that is too long.
-    let mut taken = bench.step(7);
+    let fenced = store.transact(at(1), fixture.insert(2, Some(stale))).await.expect("fenced");
+    assert_eq!((fenced, fixture.rows_and_entries().await), (Some(CommitOutcome::Fenced), (1, 1)));
+    // An entry that exists, and a payload that is too long.
+    let mut taken = fixture.step(7);
     taken.rev.0 += 1;
-    let refused = store.transact(at(1), bench.writes(2, Some(taken))).await.expect("refused");
+    let refused = store.transact(at(1), fixture.insert(2, Some(taken))).await.expect("refused");
     assert!(matches!(refused, Some(CommitOutcome::Refused(_))), "{refused:?}");
-    let mut long = bench.step(8);
+    let mut long = fixture.step(8);
     long.rev.0 += 1;
     let bytes = vec![0; store.limits().payload + 1];
     long.step.as_mut().expect("has one").entries[0].payload = Payload { codec: 1, bytes };
-    let refused = store.transact(at(1), bench.writes(2, Some(long))).await.expect("refused");
+    let refused = store.transact(at(1), fixture.insert(2, Some(long))).await.expect("refused");
     assert!(matches!(refused, Some(CommitOutcome::Refused(_))), "{refused:?}");
-    assert_eq!(bench.both().await, (1, 1));
+    assert_eq!(fixture.rows_and_entries().await, (1, 1));
 }
 
 #[tokio::test]
-async fn a_panic_undoes_it_and_goes_on() {
-    let bench = Bench::new().await;
+async fn a_panic_rolls_back_and_is_resumed() {
+    let fixture = Fixture::new().await;
     for early in [true, false] {
-        let insert = format!("insert into {} values (1)", bench.table);
+        let insert = format!("insert into {} values (1)", fixture.table);
         let panics = work(move |tx| {
             assert!(!early, "at once");
             Box::pin(async move {
@@ -145,105 +141,105 @@ async fn a_panic_undoes_it_and_goes_on() {
                 panic!("in the middle")
             })
         });
-        let caught = AssertUnwindSafe(bench.store.transact(at(1), panics)).catch_unwind().await;
-        let said = caught.expect_err("panicked");
-        let said = said.downcast_ref::<&str>().copied().expect("text");
-        assert_eq!(said, if early { "at once" } else { "in the middle" });
+        let caught = AssertUnwindSafe(fixture.store.transact(at(1), panics)).catch_unwind().await;
+        let panic = caught.expect_err("panicked");
+        let message = panic.downcast_ref::<&str>().copied().expect("text");
+        assert_eq!(message, if early { "at once" } else { "in the middle" });
     }
-    assert_eq!(bench.both().await, (0, 0));
-    let done = bench.store.transact(at(1), bench.writes(1, Some(bench.step(1)))).await.expect("done");
-    assert_eq!((done, bench.both().await), (Some(CommitOutcome::Committed), (1, 1)));
+    assert_eq!(fixture.rows_and_entries().await, (0, 0));
+    let done = fixture.store.transact(at(1), fixture.insert(1, Some(fixture.step(1)))).await.expect("done");
+    assert_eq!((done, fixture.rows_and_entries().await), (Some(CommitOutcome::Committed), (1, 1)));
 }
 
 #[tokio::test]
-async fn a_statement_that_fails_takes_everything_with_it() {
-    let bench = Bench::new().await;
-    for goes_on in [true, false] {
-        let (change, insert) = (bench.step(1), format!("insert into {} values (1)", bench.table));
+async fn a_failed_statement_rolls_everything_back() {
+    let fixture = Fixture::new().await;
+    for returns_change in [true, false] {
+        let (change, insert) = (fixture.step(1), format!("insert into {} values (1)", fixture.table));
         let fails = work(move |tx| {
             Box::pin(async move {
                 tx.batch_execute(&insert).await.expect("inserted");
                 tx.batch_execute(&insert).await.expect_err("twice");
-                goes_on.then_some(change)
+                returns_change.then_some(change)
             })
         });
-        match bench.store.transact(at(1), fails).await {
-            Ok(answer) => assert_eq!((goes_on, answer), (false, None)),
+        match fixture.store.transact(at(1), fails).await {
+            Ok(answer) => assert_eq!((returns_change, answer), (false, None)),
             Err(Error::Fault(why)) => {
-                assert!(goes_on && why.contains("a statement of the work failed"), "{why}")
+                assert!(returns_change && why.contains("a statement of the work failed"), "{why}")
             }
             Err(error) => panic!("{error:?}"),
         }
-        assert_eq!(bench.both().await, (0, 0));
+        assert_eq!(fixture.rows_and_entries().await, (0, 0));
     }
-    // What is checked only at the end is refused then.
+    // A deferred constraint is checked at the commit.
     sql(&format!(
         "alter table {0} add foreign key (n) references {0} (n) deferrable initially deferred;
          create table {0}_of (n int references {0} (n) deferrable initially deferred)",
-        bench.table
+        fixture.table
     ));
-    let (change, insert) = (bench.step(1), format!("insert into {}_of values (9)", bench.table));
+    let (change, insert) = (fixture.step(1), format!("insert into {}_of values (9)", fixture.table));
     let late = work(move |tx| {
         Box::pin(async move {
             tx.batch_execute(&insert).await.expect("inserted");
             Some(change)
         })
     });
-    let refused = bench.store.transact(at(1), late).await.expect("refused");
+    let refused = fixture.store.transact(at(1), late).await.expect("refused");
     assert!(
         matches!(&refused, Some(CommitOutcome::Refused(why)) if why.contains("foreign key")),
         "{refused:?}"
     );
-    assert_eq!(bench.entries().await, 0);
+    assert_eq!(fixture.entries().await, 0);
 }
 
 #[tokio::test]
-async fn whoever_ends_the_transaction_is_told() {
-    let bench = Bench::new().await;
+async fn a_work_that_ends_its_transaction_gets_an_error() {
+    let fixture = Fixture::new().await;
     for ends in ["commit", "rollback", "commit; begin", "rollback; begin"] {
-        let change = bench.step(1);
+        let change = fixture.step(1);
         let by_itself = work(move |tx| {
             Box::pin(async move {
                 tx.batch_execute(ends).await.expect("ended");
                 Some(change)
             })
         });
-        let error = bench.store.transact(at(1), by_itself).await.expect_err(ends);
+        let error = fixture.store.transact(at(1), by_itself).await.expect_err(ends);
         assert!(matches!(&error, Error::Fault(why) if why.contains("leave that to the store")), "{error}");
-        assert_eq!(bench.both().await, (0, 0), "{ends}: nothing of the change is there");
+        assert_eq!(fixture.rows_and_entries().await, (0, 0), "{ends}: nothing of the change was written");
     }
-    let done = bench.store.transact(at(1), bench.writes(1, Some(bench.step(1)))).await.expect("done");
-    assert_eq!(done, Some(CommitOutcome::Committed), "and the next one finds nothing of it");
+    let done = fixture.store.transact(at(1), fixture.insert(1, Some(fixture.step(1)))).await.expect("done");
+    assert_eq!(done, Some(CommitOutcome::Committed), "the next transaction works");
 }
 
 #[tokio::test]
-async fn a_call_that_is_dropped_leaves_nothing() {
-    let bench = Bench::new().await;
-    let (told, hears) = tokio::sync::oneshot::channel::<()>();
-    let insert = format!("insert into {} values (1)", bench.table);
+async fn a_dropped_call_leaves_nothing() {
+    let fixture = Fixture::new().await;
+    let (inserted, is_inserted) = tokio::sync::oneshot::channel::<()>();
+    let insert = format!("insert into {} values (1)", fixture.table);
     let hangs = work(move |tx| {
         Box::pin(async move {
             tx.batch_execute(&insert).await.expect("inserted");
-            told.send(()).expect("heard");
+            inserted.send(()).expect("received");
             std::future::pending().await
         })
     });
     tokio::select! {
-        _ = bench.store.transact(at(1), hangs) => unreachable!("it hangs"),
-        heard = hears => heard.expect("told"),
+        _ = fixture.store.transact(at(1), hangs) => unreachable!("it hangs"),
+        inserted = is_inserted => inserted.expect("sent"),
     }
-    // The row is free again, and nobody finds an open transaction.
-    let done = bench.store.transact(at(1), bench.writes(1, Some(bench.step(1)))).await.expect("done");
-    assert_eq!((done, bench.both().await), (Some(CommitOutcome::Committed), (1, 1)));
+    // The row is not locked, and no connection in a transaction is reused.
+    let done = fixture.store.transact(at(1), fixture.insert(1, Some(fixture.step(1)))).await.expect("done");
+    assert_eq!((done, fixture.rows_and_entries().await), (Some(CommitOutcome::Committed), (1, 1)));
 }
 
-/// A change that parks the server's process that writes it: then it can be ended at exactly this moment.
-async fn killed(bench: &Bench, when: &str) -> Result<Option<CommitOutcome>, Error> {
-    let table = &bench.table;
+/// Sends a transaction whose server process is terminated at the given time.
+async fn transact_killed(fixture: &Fixture, when: &str) -> Result<Option<CommitOutcome>, Error> {
+    let table = &fixture.table;
     match when {
         "in the middle" => {
             let (change, kill) = (
-                bench.step(1),
+                fixture.step(1),
                 format!("insert into {table} values (1); select pg_terminate_backend(pg_backend_pid())"),
             );
             let dies = work(move |tx| {
@@ -252,17 +248,17 @@ async fn killed(bench: &Bench, when: &str) -> Result<Option<CommitOutcome>, Erro
                     Some(change)
                 })
             });
-            bench.store.transact(at(1), dies).await
+            fixture.store.transact(at(1), dies).await
         }
         _ => {
-            // Fires while the server commits.
+            // The trigger fires while the server commits.
             sql(&format!(
                 "create function {table}_die() returns trigger language plpgsql as
                  $$ begin perform pg_terminate_backend(pg_backend_pid()); perform pg_sleep(5); return null; end $$;
                  create constraint trigger die after insert on {table} deferrable initially deferred
                  for each row execute function {table}_die()"
             ));
-            let answer = bench.store.transact(at(1), bench.writes(1, Some(bench.step(1)))).await;
+            let answer = fixture.store.transact(at(1), fixture.insert(1, Some(fixture.step(1)))).await;
             sql(&format!("drop function {table}_die cascade"));
             answer
         }
@@ -270,27 +266,28 @@ async fn killed(bench: &Bench, when: &str) -> Result<Option<CommitOutcome>, Erro
 }
 
 #[tokio::test]
-async fn a_lost_connection_leaves_both_or_neither() {
+async fn a_lost_connection_commits_both_or_neither() {
     for when in ["in the middle", "at the commit"] {
-        let bench = Bench::new().await;
-        let error = killed(&bench, when).await.expect_err(when);
-        assert!(error.is_retryable(), "{when}: nobody knows: {error:?}");
-        assert_eq!(bench.both().await, (0, 0), "{when}");
-        // Something else under the same revision settles it, and connections that were lost are replaced.
-        assert_eq!(commit(&bench.store, 2, bench.step(1)).await, CommitOutcome::Committed);
-        let late = bench.store.transact(at(3), bench.writes(2, Some(bench.step(2)))).await.expect("fenced");
-        assert_eq!((late, bench.both().await), (Some(CommitOutcome::Fenced), (0, 1)), "{when}");
+        let fixture = Fixture::new().await;
+        let error = transact_killed(&fixture, when).await.expect_err(when);
+        assert!(error.is_retryable(), "{when}: the outcome is unknown: {error:?}");
+        assert_eq!(fixture.rows_and_entries().await, (0, 0), "{when}");
+        // Another change with the same revision decides, and lost connections are replaced.
+        assert_eq!(commit(&fixture.store, 2, fixture.step(1)).await, CommitOutcome::Committed);
+        let late =
+            fixture.store.transact(at(3), fixture.insert(2, Some(fixture.step(2)))).await.expect("fenced");
+        assert_eq!((late, fixture.rows_and_entries().await), (Some(CommitOutcome::Fenced), (0, 1)), "{when}");
     }
 }
 
 #[tokio::test]
 async fn idle_connections_that_were_lost_are_replaced() {
-    let bench = Bench::new().await;
+    let fixture = Fixture::new().await;
     for n in 0..3 {
-        let mut change = bench.step(n);
+        let mut change = fixture.step(n);
         change.rev.0 += n;
         let (insert, session) =
-            (format!("insert into {} values ({n})", bench.table), Arc::new(AtomicI32::new(0)));
+            (format!("insert into {} values ({n})", fixture.table), Arc::new(AtomicI32::new(0)));
         let noted = Arc::clone(&session);
         let writes = work(move |tx| {
             Box::pin(async move {
@@ -300,27 +297,27 @@ async fn idle_connections_that_were_lost_are_replaced() {
                 Some(change)
             })
         });
-        let done = bench.store.transact(at(1), writes).await.expect("done");
+        let done = fixture.store.transact(at(1), writes).await.expect("done");
         assert_eq!(done, Some(CommitOutcome::Committed));
         let killed = sql(&format!("select pg_terminate_backend({})", session.load(Ordering::Relaxed)));
-        assert_eq!(killed, "t", "the one that was kept");
+        assert_eq!(killed, "t", "the idle connection");
     }
-    assert_eq!(bench.both().await, (3, 3));
+    assert_eq!(fixture.rows_and_entries().await, (3, 3));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn fifty_at_once_hold_up_nobody() {
-    let bench = Bench::new().await;
-    submit(&bench.store, &jobs(100, 60)).await;
-    let held = claim(&bench.store, at(0), &ask(bench.holder, 2, 60)).await;
+async fn fifty_open_transactions_block_no_commits() {
+    let fixture = Fixture::new().await;
+    submit(&fixture.store, &jobs(100, 60)).await;
+    let held = claim(&fixture.store, at(0), &ask(fixture.holder, 2, 60)).await;
     let (open, _) = tokio::sync::watch::channel(false);
     let tasks: Vec<_> = held[..50]
         .iter()
         .enumerate()
         .map(|(n, job)| {
-            let (store, mut opened) = (bench.store.clone(), open.subscribe());
-            let change = step_of(bench.holder, job, 1);
-            let insert = format!("insert into {} values ({n})", bench.table);
+            let (store, mut opened) = (fixture.store.clone(), open.subscribe());
+            let change = step_of(fixture.holder, job, 1);
+            let insert = format!("insert into {} values ({n})", fixture.table);
             tokio::spawn(async move {
                 let waits = work(move |tx| {
                     Box::pin(async move {
@@ -333,9 +330,9 @@ async fn fifty_at_once_hold_up_nobody() {
             })
         })
         .collect();
-    // While they are open, everyone else commits.
+    // Others commit while they are open.
     for job in &held[50..] {
-        let verdict = commit(&bench.store, 1, change(bench.holder, job, done("x"))).await;
+        let verdict = commit(&fixture.store, 1, change(fixture.holder, job, done("x"))).await;
         assert_eq!(verdict, CommitOutcome::Committed);
     }
     open.send_replace(true);
@@ -345,20 +342,20 @@ async fn fifty_at_once_hold_up_nobody() {
         assert_eq!(answer, (n % 5 != 0).then_some(CommitOutcome::Committed), "{n}");
         committed += i64::from(answer.is_some());
     }
-    assert_eq!((bench.rows().await, committed), (40, 40));
+    assert_eq!((fixture.rows().await, committed), (40, 40));
     let mut entries = 0;
     for n in 100..150 {
-        entries += bench.store.inspect().journal(id(n), None, 9).await.expect("journal").len();
+        entries += fixture.store.inspect().journal(id(n), None, 9).await.expect("journal").len();
     }
     assert_eq!(entries, 40);
 }
 
-/// All that a change may ask for is written with it, and what is left set by one work is unknown to the next.
+/// All parts of a change are written, and the settings of one work do not affect the next.
 #[tokio::test]
-async fn a_transaction_writes_whole_changes() {
-    let bench = Bench::new().await;
-    let store = &bench.store;
-    let mut change = bench.step(1);
+async fn a_transaction_writes_all_parts_of_a_change() {
+    let fixture = Fixture::new().await;
+    let store = &fixture.store;
+    let mut change = fixture.step(1);
     change.outcome = wait_for("go", None);
     let step = change.step.as_mut().expect("has one");
     (step.children, step.signal_child_ends, step.has_undo) = (jobs(10, 3), true, true);
@@ -372,7 +369,7 @@ async fn a_transaction_writes_whole_changes() {
     assert_eq!(store.transact(at(1), sets).await.expect("done"), Some(CommitOutcome::Committed));
     assert_eq!((state(store, id(1)).await, count(store, State::Ready).await), (State::Waiting, 3));
     assert_eq!(store.inspect().context(id(1)).await.expect("context").len(), 1);
-    let looks = work(|tx| {
+    let reads = work(|tx| {
         Box::pin(async move {
             let row = tx.query_one("select current_setting('search_path'), current_setting('work_mem')", &[]);
             let row = row.await.expect("read");
@@ -382,30 +379,29 @@ async fn a_transaction_writes_whole_changes() {
             None
         })
     });
-    assert_eq!(store.transact(at(1), looks).await.expect("undone"), None);
-    // A job that is told to end is halted, with everything written.
-    let child = claim_one(store, 2, bench.holder, 9).await;
+    assert_eq!(store.transact(at(1), reads).await.expect("rolled back"), None);
+    // A paused job is halted, with everything written.
+    let child = claim_one(store, 2, fixture.holder, 9).await;
     act(store, 3, 10, JobAction::Pause).await;
-    let halted = store.transact(at(4), bench.writes(1, Some(step_of(bench.holder, &child, 1)))).await;
-    assert_eq!((halted.expect("halted"), bench.rows().await), (Some(CommitOutcome::Halted), 1));
-    // An end is told to the parent.
-    let child = claim(store, at(5), &ask(bench.holder, 10, 1)).await.remove(0);
-    let ends = self::change(bench.holder, &child, done("x"));
-    let ended = store.transact(at(6), bench.writes(2, Some(ends))).await.expect("ended");
+    let halted = store.transact(at(4), fixture.insert(1, Some(step_of(fixture.holder, &child, 1)))).await;
+    assert_eq!((halted.expect("halted"), fixture.rows().await), (Some(CommitOutcome::Halted), 1));
+    // The parent gets a signal of the end of its child.
+    let child = claim(store, at(5), &ask(fixture.holder, 10, 1)).await.remove(0);
+    let ends = self::change(fixture.holder, &child, done("x"));
+    let ended = store.transact(at(6), fixture.insert(2, Some(ends))).await.expect("ended");
     assert_eq!((ended, state(store, child.id).await), (Some(CommitOutcome::Committed), State::Done));
-    assert_eq!(inbox(store, 1).await, [told(child.id)]);
+    assert_eq!(inbox(store, 1).await, [child_signal(child.id)]);
 }
 
-/// What the inbox of a parent says of a child.
-fn told(child: JobId) -> String {
+/// The payload of the signal for a child.
+fn child_signal(child: JobId) -> String {
     format!("\"{child}\"")
 }
 
-#[cfg(feature = "sqlite")]
 #[tokio::test]
 async fn a_transaction_for_sqlite_is_refused() {
-    let bench = Bench::new().await;
+    let fixture = Fixture::new().await;
     let other = Work::Sqlite(Box::new(|_| unreachable!("not run")));
-    let error = bench.store.transact(at(1), other).await.expect_err("refused");
+    let error = fixture.store.transact(at(1), other).await.expect_err("refused");
     assert!(matches!(&error, Error::Config(why) if why.contains("PostgreSQL")), "{error:?}");
 }

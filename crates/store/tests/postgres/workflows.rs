@@ -1,6 +1,4 @@
-//! Workflows on a server: what their steps cost in statements, and what meets at a row.
-
-use std::sync::Arc;
+//! Workflows on a server: how many statements their steps send, and races for the lock of a row.
 
 use windlass_model::{
     Change, ClaimedJob, CommitOutcome, JobId, JournalEntry, NewJob, Outcome, Payload, Reason, State,
@@ -8,11 +6,9 @@ use windlass_model::{
     journal::{CallEvent, CallKind},
     wait::CHILD_SIGNAL,
 };
-use windlass_store::{ControlOutcome, JobAction, conformance::kit::*, postgres::Postgres};
+use windlass_store::{ControlOutcome, JobAction, conformance::kit::*};
 
-async fn open() -> Handle {
-    Arc::new(Postgres::open(super::fresh()).await.expect("open"))
-}
+use super::open_fresh;
 
 fn entry(seq: i32) -> JournalEntry {
     JournalEntry {
@@ -27,84 +23,78 @@ fn entry(seq: i32) -> JournalEntry {
     }
 }
 
-fn note(seq: i32) -> StepWrites {
+fn entry_step(seq: i32) -> StepWrites {
     StepWrites { entries: vec![entry(seq)], ..StepWrites::default() }
 }
 
-fn noted(holder: WorkerId, job: &ClaimedJob, outcome: Outcome) -> Change {
-    with(change(holder, job, outcome), note(job.rev.0))
-}
-
-/// How many statements a call sends, brackets included.
-macro_rules! cost {
-    ($store:expr, $call:expr) => {{
-        let before = $store.statements();
-        let answer = $call.await.expect("answered");
-        (answer, $store.statements() - before)
-    }};
+fn entry_change(holder: WorkerId, job: &ClaimedJob, outcome: Outcome) -> Change {
+    with(change(holder, job, outcome), entry_step(job.rev.0))
 }
 
 #[tokio::test]
-async fn steps_of_workflows_are_as_few_statements_as_those_of_machines() {
-    let store = open().await;
+async fn steps_of_workflows_send_as_few_statements_as_those_of_machines() {
+    let store = open_fresh().await;
     let holder = worker(&store, 1).await;
     submit(&store, &jobs(1, 100)).await;
     let mut held = claim(&store, at(0), &ask(holder, 1, 100)).await;
     let changes = |held: &[ClaimedJob], outcome: fn() -> Outcome| -> Vec<Change> {
-        held.iter().map(|job| noted(holder, job, outcome())).collect()
+        held.iter().map(|job| entry_change(holder, job, outcome())).collect()
     };
     for batch in [1, 100] {
-        let (verdicts, sent) = cost!(store, store.commit(at(1), &changes(&held[..batch], || Outcome::Next)));
+        let (verdicts, sent) =
+            count_statements!(store, store.commit(at(1), &changes(&held[..batch], || Outcome::Next)));
         assert_eq!((verdicts, sent), (vec![CommitOutcome::Committed; batch], 1), "a step is one statement");
         held[..batch].iter_mut().for_each(|job| job.rev.0 += 1);
     }
     let mut mixed = changes(&held[..40], || Outcome::Next);
     mixed.extend(changes(&held[40..60], || done("x")));
     mixed.extend(changes(&held[60..], || wait_for("go", None)));
-    let (verdicts, sent) = cost!(store, store.commit(at(2), &mixed));
+    let (verdicts, sent) = count_statements!(store, store.commit(at(2), &mixed));
     assert_eq!(
         (verdicts, sent),
         (vec![CommitOutcome::Committed; 100], 7),
-        "begin, lock, three sorts, wake, commit"
+        "begin, lock, three kinds, wake, commit"
     );
     held[..40].iter_mut().for_each(|job| job.rev.0 += 1);
-    let (_, sent) = cost!(store, store.commit(at(3), &changes(&held[..10], || done("x"))));
+    let (_, sent) = count_statements!(store, store.commit(at(3), &changes(&held[..10], || done("x"))));
     assert_eq!(sent, 1, "an end with an entry is one statement");
     let empty: Vec<Change> =
         held[10..20].iter().map(|job| with(change(holder, job, done("x")), StepWrites::default())).collect();
-    let (_, sent) = cost!(store, store.commit(at(3), &empty));
-    assert_eq!(sent, 1, "an end with an empty step is that of a task");
-    let context = StepWrites { context: vec![("name".into(), payload("1"))], ..note(9) };
-    let (_, sent) =
-        cost!(store, store.commit(at(3), &[with(change(holder, &held[20], Outcome::Next), context)]));
+    let (_, sent) = count_statements!(store, store.commit(at(3), &empty));
+    assert_eq!(sent, 1, "an end with an empty step is written like that of a task");
+    let context = StepWrites { context: vec![("name".into(), payload("1"))], ..entry_step(9) };
+    let (_, sent) = count_statements!(
+        store,
+        store.commit(at(3), &[with(change(holder, &held[20], Outcome::Next), context)])
+    );
     assert_eq!(sent, 5, "begin, lock, context, step, commit");
     let journal = store.inspect().journal(id(1), None, usize::MAX).await.expect("journal");
     assert_eq!(journal, [entry(0), entry(1), entry(2), entry(3)]);
-    let (part, sent) = cost!(store, store.inspect().journal(id(1), Some(0), 2));
+    let (part, sent) = count_statements!(store, store.inspect().journal(id(1), Some(0), 2));
     assert_eq!((part, sent), (vec![entry(1), entry(2)], 1));
 }
 
 #[tokio::test]
-async fn a_long_journal_is_two_statements() {
-    let store = open().await;
+async fn a_long_journal_is_read_by_two_statements() {
+    let store = open_fresh().await;
     let (holder, job) = running(&store, 1).await;
     let step = StepWrites { entries: (0..10_000).map(entry).collect(), ..StepWrites::default() };
     assert_eq!(
         commit(&store, 1, with(change(holder, &job, Outcome::Next), step)).await,
         CommitOutcome::Committed
     );
-    let (read, sent) = cost!(store, store.inspect().journal(id(1), None, usize::MAX));
+    let (read, sent) = count_statements!(store, store.inspect().journal(id(1), None, usize::MAX));
     assert_eq!((read.len(), sent), (10_000, 2), "its beginning, and a stream of the rest");
-    let (read, sent) = cost!(store, store.inspect().journal(id(1), None, 200));
+    let (read, sent) = count_statements!(store, store.inspect().journal(id(1), None, 200));
     assert_eq!((read.len(), sent), (200, 1), "a short one");
 }
 
-/// Nothing of a change that is fenced is written, whatever it asks for.
+/// A fenced change writes nothing, whatever it contains.
 #[tokio::test]
-async fn fenced_changes_write_nothing_beside_their_jobs() {
-    let store = open().await;
+async fn fenced_changes_write_nothing() {
+    let store = open_fresh().await;
     let (holder, job) = running(&store, 1).await;
-    assert_eq!(commit(&store, 1, noted(holder, &job, Outcome::Next)).await, CommitOutcome::Committed);
+    assert_eq!(commit(&store, 1, entry_change(holder, &job, Outcome::Next)).await, CommitOutcome::Committed);
     let unwind = Unwind { reason: Some(Reason::Stopped), failure: windlass_model::Failure::stop("no") };
     let all = StepWrites {
         entries: vec![entry(5)],
@@ -126,7 +116,7 @@ async fn fenced_changes_write_nothing_beside_their_jobs() {
     assert_eq!(store.inspect().journal(id(1), None, 9).await.expect("journal"), [entry(0)]);
     assert_eq!(store.inspect().context(id(1)).await.expect("context"), []);
     assert_eq!(view(&store, id(1)).await.unwind, None);
-    // And all of one that is not, whatever its outcome.
+    // A change that is not fenced writes everything, whatever its outcome.
     let outcomes =
         [Outcome::Next, retry(secs(0), &[]), wait_for("go", None), done("x"), failed(Reason::Stopped)];
     submit(&store, &jobs(10, 5)).await;
@@ -143,28 +133,29 @@ async fn fenced_changes_write_nothing_beside_their_jobs() {
     }
 }
 
-/// A parent that is told of its children.
-async fn telling(store: &Handle, children: Vec<NewJob>) -> WorkerId {
+/// Spawns children of job 1, which is parked until it gets signals of their ends.
+async fn signalled_parent(store: &Handle, children: Vec<NewJob>) -> WorkerId {
     let (holder, parent) = running(store, 1).await;
     let names = vec![windlass_model::wait::SignalName { name: CHILD_SIGNAL.into(), every: true }];
-    let what = windlass_model::WaitCondition::Signals { names, needs: 1 };
-    let waits = Outcome::Wait(windlass_model::Wait { condition: what, timeout: None });
-    let step = StepWrites { children, signal_child_ends: true, ..note(0) };
+    let condition = windlass_model::WaitCondition::Signals { names, needs: 1 };
+    let waits = Outcome::Wait(windlass_model::Wait { condition, timeout: None });
+    let step = StepWrites { children, signal_child_ends: true, ..entry_step(0) };
     assert_eq!(commit(store, 1, with(change(holder, &parent, waits), step)).await, CommitOutcome::Committed);
     assert_eq!((state(store, id(1)).await, view(store, id(1)).await.pending), (State::Waiting, 0));
     holder
 }
 
-fn told(ids: &[u32]) -> Vec<String> {
+/// The payloads of the signals for these children.
+fn child_signals(ids: &[u32]) -> Vec<String> {
     ids.iter().map(|n| format!("\"{}\"", id(*n))).collect()
 }
 
-/// Ends of children at all doors at once: each is told once.
+/// Commits, cancels and deadlines end children at once: each is signalled once.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn many_children_end_at_once_at_all_doors_and_are_told() {
-    let store = open().await;
-    let family = |n: u32| NewJob { deadline_at: n.is_multiple_of(3).then(|| t(50)), ..job(n) };
-    let holder = telling(&store, (10..210).map(family).collect()).await;
+async fn children_that_end_at_once_are_signalled_once_each() {
+    let store = open_fresh().await;
+    let child = |n: u32| NewJob { deadline_at: n.is_multiple_of(3).then(|| t(50)), ..job(n) };
+    let holder = signalled_parent(&store, (10..210).map(child).collect()).await;
     let children = claim(&store, at(2), &ask(holder, 2, 150)).await;
     let mut tasks = Vec::new();
     for part in children.chunks(10) {
@@ -179,7 +170,7 @@ async fn many_children_end_at_once_at_all_doors_and_are_told() {
         tasks.push(tokio::spawn(async move {
             let ids: Vec<JobId> = (160 + part * 5..165 + part * 5).map(id).collect();
             store.control().act_on_jobs(at(3), &ids, cancel(0), &someone()).await.expect("act");
-            store.fire_timers(at(60), 50).await.expect("due");
+            store.fire_timers(at(60), 50).await.expect("timers");
         }));
     }
     for task in tasks {
@@ -187,48 +178,48 @@ async fn many_children_end_at_once_at_all_doors_and_are_told() {
     }
     let mut inbox = inbox(&store, 1).await;
     inbox.sort_unstable();
-    assert_eq!(inbox, told(&(10..210).collect::<Vec<_>>()));
+    assert_eq!(inbox, child_signals(&(10..210).collect::<Vec<_>>()));
     assert_eq!(claim(&store, at(61), &ask(holder, 3, 200)).await.len(), 1, "woken once");
 }
 
 #[tokio::test]
-async fn children_that_are_told_of_cost_what_counted_ones_do() {
-    let store = open().await;
-    let holder = telling(&store, jobs(10, 100)).await;
+async fn signalled_children_send_as_few_statements_as_counted_ones() {
+    let store = open_fresh().await;
+    let holder = signalled_parent(&store, jobs(10, 100)).await;
     let children = claim(&store, at(2), &ask(holder, 2, 100)).await;
     let ends: Vec<Change> = children.iter().rev().map(|job| change(holder, job, done("x"))).collect();
-    let (_, sent) = cost!(store, store.commit(at(3), &ends));
-    assert_eq!(sent, 6, "begin, lock, end, tell, wake, commit");
+    let (_, sent) = count_statements!(store, store.commit(at(3), &ends));
+    assert_eq!(sent, 6, "begin, lock, end, signal, wake, commit");
     assert_eq!(
         inbox(&store, 1).await,
-        told(&(10..110).rev().collect::<Vec<_>>()),
+        child_signals(&(10..110).rev().collect::<Vec<_>>()),
         "in the order of the call"
     );
     assert_eq!(state(&store, id(1)).await, State::Ready);
 }
 
-/// Whoever would end a job with something to undo: it is ready afterwards, and its serial key goes on.
+/// A job with something to undo is ready after both, and its serial key admits the next job once it has ended.
 #[tokio::test]
 async fn a_deadline_and_a_cancel_that_meet_unwind_once() {
-    for round in 0..10 {
-        let store = open().await;
+    for run in 0..10 {
+        let store = open_fresh().await;
         let holder = worker(&store, 1).await;
         submit(&store, &[NewJob { deadline_at: Some(t(50)), ..keyed(1, "k") }, keyed(2, "k")]).await;
         let job = claim_one(&store, 1, holder, 1).await;
-        let step = StepWrites { has_undo: true, ..note(0) };
+        let step = StepWrites { has_undo: true, ..entry_step(0) };
         commit(&store, 2, with(change(holder, &job, wait_for("go", Some(secs(48)))), step)).await;
         let fired = async {
-            if round % 2 == 0 {
+            if run % 2 == 0 {
                 tokio::task::yield_now().await;
             }
-            store.fire_timers(at(60), 100).await.expect("due")
+            store.fire_timers(at(60), 100).await.expect("timers")
         };
-        let (did, _) = tokio::join!(act(&store, 60, 1, cancel(0)), fired);
+        let (outcome, _) = tokio::join!(act(&store, 60, 1, cancel(0)), fired);
         let seen = view(&store, id(1)).await;
-        // Either it is being unwound, or it was told twice to end.
+        // Either it is being unwound, or both have ended it.
         match seen.unwind {
             Some(_) if !seen.summary.state.is_final() => {
-                assert_eq!((did, seen.summary.state), (ControlOutcome::CancelRequested, State::Ready));
+                assert_eq!((outcome, seen.summary.state), (ControlOutcome::CancelRequested, State::Ready));
                 let mut number = 10;
                 let unwound = loop {
                     number += 1;
@@ -245,7 +236,7 @@ async fn a_deadline_and_a_cancel_that_meet_unwind_once() {
                     CommitOutcome::Committed
                 );
             }
-            Some(_) => assert_eq!((did, seen.summary.state), (ControlOutcome::Done, State::Cancelled)),
+            Some(_) => assert_eq!((outcome, seen.summary.state), (ControlOutcome::Done, State::Cancelled)),
             None => panic!("ended without an undo: {seen:?}"),
         }
         act(&store, 70, 1, JobAction::Retry).await;

@@ -1,6 +1,4 @@
-//! Branches on a server: what they cost in statements, who is told when many end children at once, and what a look mends.
-
-use std::sync::Arc;
+//! Branches on a server: how many statements they send, notifications while many children end at once, and what a poll corrects.
 
 use tokio_postgres::Client;
 use windlass_model::{
@@ -10,27 +8,20 @@ use windlass_model::{
 use windlass_store::{
     Branch, BranchChildFilter, ChildStates, PostgresWork, Work,
     conformance::{self, kit::*},
-    postgres::{Options, Postgres},
 };
+
+use super::{fresh, open_fresh, open_with_client};
 
 const NO: BranchNo = BranchNo(7);
 
-async fn open() -> Handle {
-    open_with(&super::fresh()).await
-}
-
-async fn open_with(options: &Options) -> Handle {
-    Arc::new(Postgres::open(options.clone()).await.expect("open"))
-}
-
 /// Children of the branch, numbered from `from`.
 fn children(from: u32, count: u32) -> Vec<NewJob> {
-    let twig = |n: u32| BranchPosition { branch: NO, spawn: 0, item: n.to_string(), items: 1 };
-    (from..from + count).map(|n| NewJob { branch_position: Some(Box::new(twig(n))), ..job(n) }).collect()
+    let position = |n: u32| BranchPosition { branch: NO, spawn: 0, item: n.to_string(), items: 1 };
+    (from..from + count).map(|n| NewJob { branch_position: Some(Box::new(position(n))), ..job(n) }).collect()
 }
 
-/// A step that adds children to the branch, which it opens if asked to.
-fn growing(open: bool, children: Vec<NewJob>) -> StepWrites {
+/// A step that spawns children in the branch, and opens it if `open`.
+fn spawning(open: bool, children: Vec<NewJob>) -> StepWrites {
     let open = open.then(|| "all".to_owned());
     StepWrites {
         branches: vec![BranchUpdate { opened_as: open, ..BranchUpdate::new(NO) }],
@@ -39,7 +30,7 @@ fn growing(open: bool, children: Vec<NewJob>) -> StepWrites {
     }
 }
 
-/// A step that seals the branch and watches for so many ends.
+/// A step that seals the branch and watches it for this many ends.
 fn watching(ended: u64) -> StepWrites {
     let watch = Some(BranchWatch { ended: Some(ended), ..BranchWatch::default() });
     StepWrites {
@@ -48,12 +39,12 @@ fn watching(ended: u64) -> StepWrites {
     }
 }
 
-/// The first job, parked until so many of as many children have ended, and the children, claimed.
-async fn parted(store: &Handle, ended: u64, children: Vec<NewJob>) -> (WorkerId, Vec<ClaimedJob>) {
+/// Spawns children of job 1, parks it until `ended` of them have ended, and claims them.
+async fn spawned(store: &Handle, ended: u64, children: Vec<NewJob>) -> (WorkerId, Vec<ClaimedJob>) {
     let (me, parent) = running(store, 1).await;
     let count = children.len();
-    let grown = with(change(me, &parent, Outcome::Next), growing(true, children));
-    assert_eq!(commit(store, 1, grown).await, CommitOutcome::Committed);
+    let spawn = with(change(me, &parent, Outcome::Next), spawning(true, children));
+    assert_eq!(commit(store, 1, spawn).await, CommitOutcome::Committed);
     let parked = with(change(me, &further(&parent), wait_for(BRANCH_SIGNAL, None)), watching(ended));
     assert_eq!(commit(store, 1, parked).await, CommitOutcome::Committed);
     let held = claim(store, at(2), &ask(me, 2, 2_000)).await;
@@ -69,96 +60,88 @@ async fn branch(store: &Handle) -> Branch {
     store.inspect().branches(id(1)).await.expect("branches").remove(0)
 }
 
-/// How many statements a call sends, brackets included.
-macro_rules! cost {
-    ($store:expr, $call:expr) => {{
-        let before = $store.statements();
-        let answer = $call.await.expect("answered");
-        (answer, $store.statements() - before)
-    }};
-}
-
 #[tokio::test]
-async fn chunks_and_ends_are_few_statements() {
-    let store = open().await;
+async fn chunks_and_ends_send_few_statements() {
+    let store = open_fresh().await;
     let (me, parent) = running(&store, 1).await;
-    let grown = |job: &ClaimedJob, open: bool, from: u32| {
-        [with(change(me, job, Outcome::Next), growing(open, children(from, 1_000)))]
+    let spawn = |job: &ClaimedJob, open: bool, from: u32| {
+        [with(change(me, job, Outcome::Next), spawning(open, children(from, 1_000)))]
     };
-    let (_, sent) = cost!(store, store.commit(at(1), &grown(&parent, true, 1_000)));
-    assert_eq!(sent, 7, "begin, step, read, open, grow, children, commit");
+    let (_, sent) = count_statements!(store, store.commit(at(1), &spawn(&parent, true, 1_000)));
+    assert_eq!(sent, 7, "begin, step, read, open, update, children, commit");
     let parent = further(&parent);
-    let (_, sent) = cost!(store, store.commit(at(1), &grown(&parent, false, 2_000)));
-    assert_eq!(sent, 6, "begin, step, read, grow, children, commit");
+    let (_, sent) = count_statements!(store, store.commit(at(1), &spawn(&parent, false, 2_000)));
+    assert_eq!(sent, 6, "begin, step, read, update, children, commit");
     assert_eq!(branch(&store).await.spawned, 2_000);
     let parent = further(&parent);
     let parks = [with(change(me, &parent, wait_for(BRANCH_SIGNAL, None)), watching(2_000))];
-    let (_, sent) = cost!(store, store.commit(at(1), &parks));
-    assert_eq!(sent, 7, "begin, park, read, grow, wake, commit, look");
-    let (haul, sent) = cost!(store, store.claim(at(2), &ask(me, 2, 2_000)));
-    assert_eq!((haul.jobs.len(), sent), (2_000, 1));
-    let held = haul.jobs;
-    let (verdicts, sent) = cost!(store, store.commit(at(3), &ends(me, &held[..1_000])));
+    let (_, sent) = count_statements!(store, store.commit(at(1), &parks));
+    assert_eq!(sent, 7, "begin, park, read, update, wake, commit, check");
+    let (batch, sent) = count_statements!(store, store.claim(at(2), &ask(me, 2, 2_000)));
+    assert_eq!((batch.jobs.len(), sent), (2_000, 1));
+    let held = batch.jobs;
+    let (verdicts, sent) = count_statements!(store, store.commit(at(3), &ends(me, &held[..1_000])));
     assert_eq!(verdicts, vec![CommitOutcome::Committed; 1_000]);
-    assert_eq!(sent, 2, "the ends, which count themselves, and a look");
-    let noted = |job: &ClaimedJob, outcome: Outcome| {
+    assert_eq!(sent, 2, "the ends, which the statement counts, and a check of the watch");
+    let with_entry = |job: &ClaimedJob, outcome: Outcome| {
         with(
             change(me, job, outcome),
             StepWrites { entries: vec![entry(1, "a", "1")], ..StepWrites::default() },
         )
     };
-    let closed: Vec<Change> = held[1_000..1_100].iter().map(|job| noted(job, done("x"))).collect();
-    let (_, sent) = cost!(store, store.commit(at(3), &closed));
+    let ends_with_entries: Vec<Change> =
+        held[1_000..1_100].iter().map(|job| with_entry(job, done("x"))).collect();
+    let (_, sent) = count_statements!(store, store.commit(at(3), &ends_with_entries));
     assert_eq!(sent, 2, "the same with entries of a journal");
     let mut mixed = ends(me, &held[1_100..1_200]);
     mixed.extend(held[1_200..1_300].iter().map(|job| change(me, job, failed(Reason::Stopped))));
-    let (_, sent) = cost!(store, store.commit(at(3), &mixed));
-    assert_eq!(sent, 7, "begin, lock, two sorts, counts, commit, look");
-    let steps: Vec<Change> = held[1_300..1_400].iter().map(|job| noted(job, Outcome::Next)).collect();
-    let (_, sent) = cost!(store, store.commit(at(3), &steps));
-    assert_eq!(sent, 4, "begin, step, counts, commit: that they have begun is counted");
+    let (_, sent) = count_statements!(store, store.commit(at(3), &mixed));
+    assert_eq!(sent, 7, "begin, lock, two kinds, counts, commit, check");
+    let steps: Vec<Change> = held[1_300..1_400].iter().map(|job| with_entry(job, Outcome::Next)).collect();
+    let (_, sent) = count_statements!(store, store.commit(at(3), &steps));
+    assert_eq!(sent, 4, "begin, step, counts, commit: their start is counted");
     let further: Vec<ClaimedJob> = held[1_300..1_400].iter().map(further).collect();
     let steps: Vec<Change> = further.iter().map(|job| change(me, job, Outcome::Next)).collect();
-    let (_, sent) = cost!(store, store.commit(at(3), &steps));
-    assert_eq!(sent, 1, "what goes on is not counted again");
+    let (_, sent) = count_statements!(store, store.commit(at(3), &steps));
+    assert_eq!(sent, 1, "later steps are not counted");
     let counts = BranchCounts { started: 1_400, done: 1_200, failed: 100, cancelled: 0 };
     assert_eq!(branch(&store).await.counts, counts);
     assert_eq!(state(&store, id(1)).await, State::Waiting);
     let ids: Vec<JobId> = held[1_300..].iter().map(|job| job.id).collect();
-    let told = store.control().act_on_jobs(at(4), &ids, cancel(0), &someone()).await.expect("act");
-    assert_eq!(told.len(), 700);
+    let outcomes = store.control().act_on_jobs(at(4), &ids, cancel(0), &someone()).await.expect("act");
+    assert_eq!(outcomes.len(), 700);
     due(&store, 5, 1_000).await;
     assert_eq!(branch(&store).await.counts, BranchCounts { started: 2_000, cancelled: 700, ..counts });
     assert_eq!((state(&store, id(1)).await, inbox(&store, 1).await), (State::Ready, vec!["7".to_owned()]));
 }
 
 #[tokio::test]
-async fn jobs_without_branches_pay_nothing_for_them() {
-    let store = open().await;
+async fn jobs_without_branches_send_no_statements_for_them() {
+    let store = open_fresh().await;
     let me = worker(&store, 1).await;
     submit(&store, &jobs(1, 100)).await;
     let held = claim(&store, at(0), &ask(me, 1, 100)).await;
-    let (_, sent) = cost!(store, store.commit(at(1), &ends(me, &held[..50])));
+    let (_, sent) = count_statements!(store, store.commit(at(1), &ends(me, &held[..50])));
     assert_eq!(sent, 1);
-    let wished: Vec<Change> = held[50..].iter().map(|job| change(me, job, cancelled())).collect();
-    let (_, sent) = cost!(store, store.commit(at(1), &wished));
+    let cancels: Vec<Change> = held[50..].iter().map(|job| change(me, job, cancelled())).collect();
+    let (_, sent) = count_statements!(store, store.commit(at(1), &cancels));
     assert_eq!(sent, 1);
-    let (polled, sent) = cost!(store, store.poll_branches(at(2), 100));
+    let (polled, sent) = count_statements!(store, store.poll_branches(at(2), 100));
     assert_eq!((polled.polled, polled.next_at, sent), (0, None, 1));
 }
 
-/// Nobody knows of the other while both commit: the later one sees what both have counted.
+/// Neither sees the other while both commit, but the later one sees what both have counted.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_last_two_children_end_at_once_and_the_parent_is_told_once() {
-    for round in 0..40 {
-        let store = open().await;
-        let (me, held) = parted(&store, 4, children(10, 4)).await;
+async fn a_parent_is_notified_once_when_its_last_children_end_at_once() {
+    for run in 0..40 {
+        let store = open_fresh().await;
+        let (me, held) = spawned(&store, 4, children(10, 4)).await;
         let tasks: Vec<_> = held
             .into_iter()
             .enumerate()
             .map(|(n, job)| {
                 let store = store.clone();
-                let outcome = if n == round % 4 { failed(Reason::Stopped) } else { done("x") };
+                let outcome = if n == run % 4 { failed(Reason::Stopped) } else { done("x") };
                 tokio::spawn(async move {
                     let ended = [change(me, &job, outcome)];
                     assert_eq!(
@@ -171,7 +154,7 @@ async fn the_last_two_children_end_at_once_and_the_parent_is_told_once() {
         for task in tasks {
             task.await.expect("a task");
         }
-        assert_eq!(inbox(&store, 1).await, ["7"], "round {round}");
+        assert_eq!(inbox(&store, 1).await, ["7"], "run {run}");
         assert_eq!(claim(&store, at(4), &ask(me, 3, 10)).await.len(), 1, "woken once");
         assert_eq!(claim(&store, at(4), &ask(me, 4, 10)).await.len(), 0);
         let seen = branch(&store).await;
@@ -179,27 +162,27 @@ async fn the_last_two_children_end_at_once_and_the_parent_is_told_once() {
     }
 }
 
-/// Ends of children at all doors at once: each is counted once, and the parent is told when the last has ended.
+/// Commits, cancels and deadlines end children at once: each is counted once, and the parent is notified when the last has ended.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn many_children_end_at_once_at_all_doors_and_are_counted() {
-    let store = open().await;
-    let mut family = children(10, 200);
-    family.iter_mut().step_by(3).for_each(|job| job.deadline_at = Some(t(50)));
-    let (me, mut taken) = parted(&store, 200, family).await;
-    let back: Vec<_> = taken.split_off(150).iter().map(|job| held(me, job)).collect();
-    assert_eq!(store.release(at(2), &back).await.expect("released"), 50);
+async fn children_that_end_at_once_are_counted_once_each() {
+    let store = open_fresh().await;
+    let mut all = children(10, 200);
+    all.iter_mut().step_by(3).for_each(|job| job.deadline_at = Some(t(50)));
+    let (me, mut claimed) = spawned(&store, 200, all).await;
+    let released: Vec<_> = claimed.split_off(150).iter().map(|job| held(me, job)).collect();
+    assert_eq!(store.release(at(2), &released).await.expect("released"), 50);
     let mut tasks = Vec::new();
-    for part in taken.chunks(10) {
+    for part in claimed.chunks(10) {
         let (store, changes) = (store.clone(), ends(me, part));
         tasks.push(tokio::spawn(async move {
             store.commit(at(3), &changes).await.expect("commit");
         }));
     }
-    for part in back.chunks(5) {
-        let (store, ids) = (store.clone(), part.iter().map(|back| back.job).collect::<Vec<JobId>>());
+    for part in released.chunks(5) {
+        let (store, ids) = (store.clone(), part.iter().map(|claim| claim.job).collect::<Vec<JobId>>());
         tasks.push(tokio::spawn(async move {
             store.control().act_on_jobs(at(3), &ids, cancel(0), &someone()).await.expect("act");
-            store.fire_timers(at(60), 50).await.expect("due");
+            store.fire_timers(at(60), 50).await.expect("timers");
         }));
     }
     for task in tasks {
@@ -207,22 +190,21 @@ async fn many_children_end_at_once_at_all_doors_and_are_counted() {
     }
     let seen = branch(&store).await;
     assert_eq!((seen.counts.started, seen.counts.ended()), (200, 200));
-    let of = BranchChildFilter { job: id(1), branch: NO, only: ChildStates::Bad, after: None, limit: 1_000 };
-    let bad = store.inspect().branch_children(&of).await.expect("leaves");
-    assert_eq!(seen.counts.unsuccessful(), bad.len() as i64);
+    let filter =
+        BranchChildFilter { job: id(1), branch: NO, only: ChildStates::Bad, after: None, limit: 1_000 };
+    let unsuccessful = store.inspect().branch_children(&filter).await.expect("children");
+    assert_eq!(seen.counts.unsuccessful(), unsuccessful.len() as i64);
     assert_eq!(inbox(&store, 1).await, ["7"]);
     assert_eq!(claim(&store, at(61), &ask(me, 3, 200)).await.len(), 1, "woken once");
 }
 
-/// Two children, of which one is taken out of the ready set by hand: it is put back once, and the other stays where it is.
+/// One child is deleted from the ready set by hand: it is redelivered once, and the others are left as they are.
 #[tokio::test]
-async fn a_lost_child_is_put_back_once() {
-    let options = super::fresh();
-    let store = open_with(&options).await;
-    let client = Postgres::client(&options).await.expect("connected");
+async fn a_lost_child_is_redelivered_once() {
+    let (store, client) = open_with_client(&fresh()).await;
     let (me, parent) = running(&store, 1).await;
-    let grown = with(change(me, &parent, Outcome::Next), growing(true, children(10, 300)));
-    commit(&store, 1, grown).await;
+    let spawn = with(change(me, &parent, Outcome::Next), spawning(true, children(10, 300)));
+    commit(&store, 1, spawn).await;
     commit(&store, 1, with(change(me, &further(&parent), wait_for(BRANCH_SIGNAL, None)), watching(300)))
         .await;
     assert_eq!(client.execute("delete from ready where job = $1", &[&id(200).0]).await.expect("deleted"), 1);
@@ -250,9 +232,7 @@ async fn a_lost_child_is_put_back_once() {
 
 #[tokio::test]
 async fn a_lost_child_is_found_although_others_end() {
-    let options = super::fresh();
-    let store = open_with(&options).await;
-    let client = Postgres::client(&options).await.expect("connected");
+    let (store, client) = open_with_client(&fresh()).await;
     conformance::lost::a_lost_child_is_found_although_others_end(store, async |worker, claim| {
         let forget = "delete from claims where worker = $1 and number = $2";
         assert_eq!(client.execute(forget, &[&worker.0, &claim.0]).await.expect("deleted"), 1);
@@ -260,26 +240,24 @@ async fn a_lost_child_is_found_although_others_end() {
     .await;
 }
 
-async fn tallies(client: &Client) -> i64 {
+async fn count_rows(client: &Client) -> i64 {
     client.query_one("select count(*) from branch_counts", &[]).await.expect("counted").get(0)
 }
 
-/// What was counted wrong is counted anew, while others count.
+/// Wrong counts are corrected once, while other transactions count.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn wrong_tallies_are_corrected() {
-    let options = super::fresh();
-    let store = open_with(&options).await;
-    let client = Postgres::client(&options).await.expect("connected");
-    let (me, held) = parted(&store, 100, children(10, 100)).await;
+async fn wrong_counts_are_corrected() {
+    let (store, client) = open_with_client(&fresh()).await;
+    let (me, held) = spawned(&store, 100, children(10, 100)).await;
     store.commit(at(3), &ends(me, &held[..40])).await.expect("commit");
-    assert_eq!(tallies(&client).await, 1);
+    assert_eq!(count_rows(&client).await, 1);
     client
         .execute("update branch_counts set done = done - 10, failed = 5, cancelled = -3", &[])
         .await
         .expect("set");
     assert_eq!(store.poll_branches(at(10), 10).await.expect("poll").corrected, 0, "nothing to compare with");
     let rest: Vec<_> = held[40..].chunks(5).map(|part| ends(me, part)).collect();
-    let looks = {
+    let polls = {
         let store = store.clone();
         tokio::spawn(async move {
             let mut corrected = 0;
@@ -292,7 +270,7 @@ async fn wrong_tallies_are_corrected() {
     for changes in rest {
         store.commit(at(20), &changes).await.expect("commit");
     }
-    let corrected = looks.await.expect("a task");
+    let corrected = polls.await.expect("a task");
     let mut more = 0;
     for n in 0..3 {
         more += store.poll_branches(at(100_000 * (n + 1)), 10).await.expect("poll").corrected;
@@ -303,13 +281,11 @@ async fn wrong_tallies_are_corrected() {
     assert_eq!(state(&store, id(1)).await, State::Ready);
 }
 
-/// What a crash between the count and the telling leaves is told by the next look.
+/// After a crash between the count and the notification, the next poll notifies the parent.
 #[tokio::test]
-async fn what_was_counted_and_not_told_is_told_by_a_look() {
-    let options = super::fresh();
-    let store = open_with(&options).await;
-    let client = Postgres::client(&options).await.expect("connected");
-    let (_, held) = parted(&store, 2, children(10, 2)).await;
+async fn a_poll_notifies_a_parent_whose_watch_is_met() {
+    let (store, client) = open_with_client(&fresh()).await;
+    let (_, held) = spawned(&store, 2, children(10, 2)).await;
     let by_hand = "update jobs set state = 1, finished_at = 0 where branch is not null;
          insert into branch_counts (job, branch, writer, started, done, failed, cancelled)
          select parent, branch, 99, 2, 2, 0, 0 from jobs where branch is not null limit 1";
@@ -321,11 +297,9 @@ async fn what_was_counted_and_not_told_is_told_by_a_look() {
 }
 
 #[tokio::test]
-async fn a_recount_lowers_nothing_for_rows_that_are_gone() {
-    let options = super::fresh();
-    let store = open_with(&options).await;
-    let client = Postgres::client(&options).await.expect("connected");
-    let (me, held) = parted(&store, 4, children(10, 4)).await;
+async fn a_recount_lowers_no_counts_for_deleted_rows() {
+    let (store, client) = open_with_client(&fresh()).await;
+    let (me, held) = spawned(&store, 4, children(10, 4)).await;
     store.commit(at(3), &ends(me, &held[..3])).await.expect("commit");
     client.execute("delete from jobs where id = $1", &[&held[0].id.0]).await.expect("deleted");
     store.poll_branches(at(10), 10).await.expect("poll");
@@ -334,15 +308,13 @@ async fn a_recount_lowers_nothing_for_rows_that_are_gone() {
     let seen = branch(&store).await;
     assert_eq!((seen.counts.done, seen.poll.missing), (3, 0), "it was counted when it ended");
     store.commit(at(401), &ends(me, &held[3..])).await.expect("commit");
-    assert_eq!(claim_one(&store, 402, me, 3).await.id, id(1), "so its parent goes on");
+    assert_eq!(claim_one(&store, 402, me, 3).await.id, id(1), "so its parent continues");
 }
 
 #[tokio::test]
-async fn a_parent_is_told_that_children_are_gone() {
-    let options = super::fresh();
-    let store = open_with(&options).await;
-    let client = Postgres::client(&options).await.expect("connected");
-    let (me, held) = parted(&store, 4, children(10, 4)).await;
+async fn a_parent_is_notified_of_deleted_children() {
+    let (store, client) = open_with_client(&fresh()).await;
+    let (me, held) = spawned(&store, 4, children(10, 4)).await;
     store.commit(at(3), &ends(me, &held[..2])).await.expect("commit");
     for job in &held[2..] {
         client.execute("delete from jobs where id = $1", &[&job.id.0]).await.expect("deleted");
@@ -352,16 +324,14 @@ async fn a_parent_is_told_that_children_are_gone() {
     assert_eq!((polled.corrected, polled.notified, polled.next_at), (0, 1, None));
     let seen = branch(&store).await;
     assert_eq!((seen.counts.ends(), seen.poll.missing, seen.watch), ((2, 0, 0), 2, None));
-    assert_eq!(claim_one(&store, 401, me, 3).await.id, id(1), "it does not wait for ever");
+    assert_eq!(claim_one(&store, 401, me, 3).await.id, id(1), "it does not wait forever");
 }
 
-/// A branch of a job that was pruned leaves nothing, and its children nothing more.
+/// Pruning a job deletes its branches and their counts, and its children add none later.
 #[tokio::test]
-async fn a_pruned_job_leaves_no_branches_and_no_tallies() {
-    let options = super::fresh();
-    let store = open_with(&options).await;
-    let client = Postgres::client(&options).await.expect("connected");
-    let (me, held) = parted(&store, 3, children(10, 3)).await;
+async fn a_pruned_job_leaves_no_branches_and_no_counts() {
+    let (store, client) = open_with_client(&fresh()).await;
+    let (me, held) = spawned(&store, 3, children(10, 3)).await;
     store.commit(at(3), &ends(me, &held[..1])).await.expect("commit");
     act(&store, 4, 1, cancel(0)).await;
     let prune = windlass_store::Prune {
@@ -379,54 +349,60 @@ async fn a_pruned_job_leaves_no_branches_and_no_tallies() {
     assert_eq!(count(&store, State::Failed).await, 1);
 }
 
-/// The steps of a long chain are written one by one: an entry of a child that has begun is one statement.
+/// The steps of a long chain are written one by one: an entry of a child that has started is one statement.
 #[tokio::test]
-async fn entries_of_children_cost_what_those_of_others_do() {
-    let store = open().await;
-    let (me, held) = parted(&store, 1, children(10, 1)).await;
+async fn entries_of_children_send_as_few_statements_as_those_of_others() {
+    let store = open_fresh().await;
+    let (me, held) = spawned(&store, 1, children(10, 1)).await;
     let step = |job: &ClaimedJob, seq: i32| {
         let entries: Vec<JournalEntry> = vec![entry(seq, "a", "1")];
         [with(change(me, job, Outcome::Next), StepWrites { entries, ..StepWrites::default() })]
     };
-    let (_, sent) = cost!(store, store.commit(at(3), &step(&held[0], 1)));
+    let (_, sent) = count_statements!(store, store.commit(at(3), &step(&held[0], 1)));
     assert_eq!(sent, 4);
-    let (_, sent) = cost!(store, store.commit(at(3), &step(&further(&held[0]), 2)));
+    let (_, sent) = count_statements!(store, store.commit(at(3), &step(&further(&held[0]), 2)));
     assert_eq!(sent, 1);
 }
 
-/// What is meant may stand far behind: it is looked for page by page.
+/// Matching children may come after many others: they are searched for page by page.
 #[tokio::test]
-async fn live_children_are_found_behind_many_that_ended() {
-    let store = open().await;
-    let (me, held) = parted(&store, 2_000, children(10, 2_000)).await;
+async fn live_children_are_found_after_many_that_ended() {
+    let store = open_fresh().await;
+    let (me, held) = spawned(&store, 2_000, children(10, 2_000)).await;
     store.commit(at(3), &ends(me, &held[..1_950])).await.expect("commit");
-    let of = |only, after| BranchChildFilter { job: id(1), branch: NO, only, after, limit: 20 };
-    let (live, sent) = cost!(store, store.inspect().branch_children(&of(ChildStates::Live, None)));
+    let filter = |only, after| BranchChildFilter { job: id(1), branch: NO, only, after, limit: 20 };
+    let (live, sent) =
+        count_statements!(store, store.inspect().branch_children(&filter(ChildStates::Live, None)));
     let ids = |from: u32, count: u32| (from..from + count).map(id).collect::<Vec<_>>();
-    let of_leaves = |leaves: &[windlass_store::BranchChild]| {
-        leaves.iter().map(|leaf| leaf.summary.id).collect::<Vec<_>>()
+    let ids_of = |children: &[windlass_store::BranchChild]| {
+        children.iter().map(|child| child.summary.id).collect::<Vec<_>>()
     };
-    assert_eq!((of_leaves(&live), sent), (ids(1_960, 20), 3), "of 20, of 1,000, of 4,000");
-    let (live, sent) = cost!(store, store.inspect().branch_children(&of(ChildStates::Live, Some(id(2_000)))));
-    assert_eq!((of_leaves(&live), sent), (ids(2_001, 9), 1));
-    let (all, sent) = cost!(store, store.inspect().branch_children(&of(ChildStates::Ended, None)));
-    assert_eq!((of_leaves(&all), sent), (ids(10, 20), 1));
+    assert_eq!((ids_of(&live), sent), (ids(1_960, 20), 3), "pages of 20, of 1,000 and of 4,000");
+    let (live, sent) = count_statements!(
+        store,
+        store.inspect().branch_children(&filter(ChildStates::Live, Some(id(2_000))))
+    );
+    assert_eq!((ids_of(&live), sent), (ids(2_001, 9), 1));
+    let (ended, sent) =
+        count_statements!(store, store.inspect().branch_children(&filter(ChildStates::Ended, None)));
+    assert_eq!((ids_of(&ended), sent), (ids(10, 20), 1));
     store.commit(at(4), &[change(me, &held[1_999], failed(Reason::Stopped))]).await.expect("commit");
-    let (bad, sent) = cost!(store, store.inspect().branch_children(&of(ChildStates::Bad, None)));
-    assert_eq!((of_leaves(&bad), sent), (ids(2_009, 1), 1));
+    let (unsuccessful, sent) =
+        count_statements!(store, store.inspect().branch_children(&filter(ChildStates::Bad, None)));
+    assert_eq!((ids_of(&unsuccessful), sent), (ids(2_009, 1), 1));
 }
 
-/// The end of a child and the growth of a branch may come with writes of the user's own.
+/// A transaction of the caller may end a child, and may open a branch and spawn children in it.
 #[tokio::test]
-async fn transactions_of_others_count_and_grow() {
-    let store = open().await;
+async fn transactions_of_callers_update_and_count_branches() {
+    let store = open_fresh().await;
     let (me, parent) = running(&store, 1).await;
-    let grown = with(change(me, &parent, Outcome::Next), growing(true, children(10, 2)));
-    let verdict = transact(&store, 1, grown).await;
+    let spawn = with(change(me, &parent, Outcome::Next), spawning(true, children(10, 2)));
+    let verdict = transact(&store, 1, spawn).await;
     assert_eq!(verdict, CommitOutcome::Committed);
     assert_eq!(branch(&store).await.spawned, 2);
-    let again = with(change(me, &further(&parent), Outcome::Next), growing(true, Vec::new()));
-    assert!(matches!(transact(&store, 1, again).await, CommitOutcome::Refused(_)), "it is open");
+    let again = with(change(me, &further(&parent), Outcome::Next), spawning(true, Vec::new()));
+    assert!(matches!(transact(&store, 1, again).await, CommitOutcome::Refused(_)), "it is open already");
     let parked = with(change(me, &further(&parent), wait_for(BRANCH_SIGNAL, None)), watching(2));
     assert_eq!(transact(&store, 1, parked).await, CommitOutcome::Committed);
     for job in claim(&store, at(2), &ask(me, 2, 10)).await {

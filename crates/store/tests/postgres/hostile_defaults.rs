@@ -1,4 +1,4 @@
-//! The suite once more, for roles whose defaults are all against the store: none of them may matter.
+//! The conformance suite for roles whose defaults would break the store's statements: none of them may matter.
 
 use std::{
     sync::{
@@ -16,7 +16,7 @@ use windlass_store::{
 
 use super::cluster;
 
-/// What else a role may have for defaults, beside an isolation.
+/// The defaults of the roles, besides the isolation level.
 const DEFAULTS: &str = "
     default_transaction_read_only = on;
     default_transaction_deferrable = on;
@@ -41,27 +41,27 @@ const DEFAULTS: &str = "
     plan_cache_mode = 'force_custom_plan';
     client_min_messages = 'debug1'";
 
-/// Two roles that may make schemas in a database of their own, made once: one for each isolation that is not the store's.
+/// The roles, which may create schemas in a database of their own: one per isolation level that is not the store's.
 const ROLES: [(&str, &str); 2] = [("hostile_rr", "repeatable read"), ("hostile_ser", "serializable")];
 
-fn make() {
-    cluster().create_database("hostile").expect("made");
+fn create_roles() {
+    cluster().create_database("hostile").expect("created");
     for (name, isolation) in ROLES {
         let set = |setting: &str| format!("alter role {name} set {};", setting.trim());
         let defaults: String = DEFAULTS.split(';').map(set).collect();
-        let made = format!(
+        let create = format!(
             "create role {name} login; grant create on database hostile to {name};
              alter role {name} set default_transaction_isolation = '{isolation}'; {defaults}"
         );
-        cluster().sql("hostile", &made).expect("made");
+        cluster().sql("hostile", &create).expect("created");
     }
 }
 
-/// A store in a schema that nobody uses yet, opened as one of the roles in turn.
+/// Opens a store in a new schema, as one of the roles in turn.
 async fn open() -> ((), Arc<dyn Store>) {
-    static MADE: OnceLock<()> = OnceLock::new();
+    static CREATED: OnceLock<()> = OnceLock::new();
     static NEXT: AtomicU32 = AtomicU32::new(1);
-    MADE.get_or_init(make);
+    CREATED.get_or_init(create_roles);
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
     let (role, _) = ROLES[number as usize % ROLES.len()];
     let url = format!("postgres://{role}@127.0.0.1:{}/hostile?schema=case_{number}", cluster().port());
@@ -71,13 +71,13 @@ async fn open() -> ((), Arc<dyn Store>) {
 
 windlass_store::conformance!(open);
 
-/// What a role has for defaults is changed while the store works: each new session begins with other ones.
+/// The defaults of a role change while the store works, so that each new session starts with others.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn defaults_that_change_do_not_matter() {
     cluster()
-        .sql("windlass", "create role fickle login; grant create on database windlass to fickle")
+        .sql("windlass", "create role changing login; grant create on database windlass to changing")
         .expect("made");
-    let url = format!("postgres://fickle@127.0.0.1:{}/windlass?schema=fickle", cluster().port());
+    let url = format!("postgres://changing@127.0.0.1:{}/windlass?schema=changing", cluster().port());
     let options = Options::parse(&url).expect("an address").connection_life(Duration::from_millis(5));
     let store: Handle = Arc::new(Postgres::open(options).await.expect("open"));
     let worker = worker(&store, 1).await;
@@ -87,8 +87,8 @@ async fn defaults_that_change_do_not_matter() {
             ["serializable", "read committed", "repeatable read"][n as usize % 3],
         );
         let set = format!(
-            "alter role fickle set default_transaction_read_only = {read_only};
-             alter role fickle set default_transaction_isolation = '{isolation}'"
+            "alter role changing set default_transaction_read_only = {read_only};
+             alter role changing set default_transaction_isolation = '{isolation}'"
         );
         cluster().sql("windlass", &set).expect("set");
         submit(&store, &[job(n)]).await;

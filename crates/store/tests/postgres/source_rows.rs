@@ -1,4 +1,4 @@
-//! Rows of tables of the user's own, in the order of a key of any type.
+//! Rows of tables of the user, in the order of a key of any type.
 
 use std::{sync::Arc, time::Duration};
 
@@ -9,21 +9,17 @@ use windlass_store::{
 };
 use windlass_testpg::Proxy;
 
-async fn open() -> (Handle, tokio_postgres::Client) {
-    let options = super::fresh();
-    let store: Handle = std::sync::Arc::new(Postgres::open(options.clone()).await.expect("open"));
-    (store, Postgres::client(&options).await.expect("connected"))
-}
+use super::{fresh, open_with_client};
 
 fn rows(from: &str, key: &str) -> TableSource {
     TableSource { from: from.to_owned(), key: key.to_owned(), filter: None }
 }
 
-/// All of them, page by page.
+/// Reads all rows, page by page.
 async fn pages(store: &dyn Store, rows: &TableSource, limit: usize) -> Vec<SourceRow> {
     let mut all: Vec<SourceRow> = Vec::new();
     loop {
-        let after = all.last().map(|picked| picked.after.clone());
+        let after = all.last().map(|row| row.after.clone());
         let page = store.inspect().source_rows(rows, after.as_deref(), limit).await.expect("rows");
         let last = page.len() < limit;
         all.extend(page);
@@ -41,20 +37,20 @@ async fn refused(store: &Handle, rows: &TableSource, after: Option<&str>) -> Str
 }
 
 #[tokio::test]
-async fn rows_come_in_the_order_of_keys_of_any_type() {
-    let (store, client) = open().await;
-    let made =
+async fn rows_are_read_in_the_order_of_keys_of_any_type() {
+    let (store, client) = open_with_client(&fresh()).await;
+    let create =
         "create table public.user_orders as select n::int8 as id, 'name ' || lpad(n::text, 4, '0') as name,
              ('00000000-0000-4000-8000-' || lpad(to_hex(n), 12, '0'))::uuid as uid,
              timestamptz '2026-01-01 00:00:00+02' + n * interval '1.5 microseconds' as at,
              (n / 7.0)::numeric as share, n % 3 as part
          from generate_series(1, 25) n";
-    client.batch_execute(made).await.expect("made");
+    client.batch_execute(create).await.expect("created");
     for key in ["id", "name", "uid", "at", "share"] {
         let all = pages(&*store, &rows("user_orders", key), 10).await;
         assert_eq!(all.len(), 25, "{key}");
-        for (n, picked) in all.iter().enumerate() {
-            let row: serde_json::Value = serde_json::from_str(&picked.row).expect("JSON");
+        for (n, source) in all.iter().enumerate() {
+            let row: serde_json::Value = serde_json::from_str(&source.row).expect("JSON");
             assert_eq!(row["id"], n + 1, "{key}");
         }
     }
@@ -66,7 +62,7 @@ async fn rows_come_in_the_order_of_keys_of_any_type() {
     let query = rows("(select id * 2 as double, name from user_orders where id < 10) as o", "double");
     let all = pages(&*store, &query, 4).await;
     assert_eq!(
-        all.iter().map(|picked| picked.key.as_str()).collect::<Vec<_>>(),
+        all.iter().map(|row| row.key.as_str()).collect::<Vec<_>>(),
         ["2", "4", "6", "8", "10", "12", "14", "16", "18"]
     );
     assert_eq!(all[0].row, r#"{"double":2,"name":"name 0001"}"#);
@@ -75,11 +71,11 @@ async fn rows_come_in_the_order_of_keys_of_any_type() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_read_in_order_says_why() {
-    let (store, client) = open().await;
-    let made = "create table public.user_odd as select * from
+async fn rows_that_cannot_be_read_in_order_are_refused_with_a_reason() {
+    let (store, client) = open_with_client(&fresh()).await;
+    let create = "create table public.user_odd as select * from
              (values (1::int8, 1::int8, 'a'), (2, null, 'b'), (3, 3, 'b'), (4, 4, 'c')) as v (id, gap, twice)";
-    client.batch_execute(made).await.expect("made");
+    client.batch_execute(create).await.expect("created");
     let why = refused(&store, &rows("user_odd", "gap"), None).await;
     assert!(why.contains("gap") && why.contains("is null in some rows"), "{why}");
     let some = TableSource { filter: Some("gap is not null".into()), ..rows("user_odd", "gap") };
@@ -100,15 +96,15 @@ async fn what_cannot_be_read_in_order_says_why() {
     }
     let why = refused(&store, &rows("user_odd", "id"), Some("not a number")).await;
     assert!(why.contains("not a number"), "{why}");
-    // Nothing is written, whatever is asked for.
+    // A query that writes is refused.
     let writes = rows("(select setval('public.user_seq', 5) as id) as o", "id");
-    client.batch_execute("create sequence public.user_seq").await.expect("made");
+    client.batch_execute("create sequence public.user_seq").await.expect("created");
     assert!(refused(&store, &writes, None).await.contains("may only read"));
 }
 
-/// A peer that has vanished in the middle answers nothing, and nobody is told: the page is given up, with its connection.
+/// A peer that has vanished answers nothing, and no error is reported: the page is given up, with its connection.
 #[tokio::test]
-async fn rows_of_a_peer_that_has_vanished_are_given_up() {
+async fn rows_of_a_vanished_peer_are_given_up() {
     let proxy = Proxy::to(super::cluster().port()).expect("a proxy");
     let url = format!("postgres://windlass@127.0.0.1:{}/windlass?schema=vanished", proxy.port());
     let options = Options::parse(&url).expect("an address").patience(Duration::from_millis(100));
@@ -116,11 +112,11 @@ async fn rows_of_a_peer_that_has_vanished_are_given_up() {
     let numbers = rows("(select generate_series(1, 30)::int8 as id) as numbers", "id");
     let page = async |after: Option<&'static str>| {
         let page = store.inspect().source_rows(&numbers, after, 10);
-        tokio::time::timeout(Duration::from_secs(20), page).await.expect("it does not wait without end")
+        tokio::time::timeout(Duration::from_secs(20), page).await.expect("the wait is limited")
     };
     assert_eq!(page(None).await.expect("rows").len(), 10);
     proxy.freeze();
-    let error = page(Some("10")).await.expect_err("nobody answers");
+    let error = page(Some("10")).await.expect_err("no answer");
     assert!(error.is_retryable(), "{error}");
     proxy.thaw();
     assert_eq!(page(Some("10")).await.expect("over another connection")[0].key, "11");

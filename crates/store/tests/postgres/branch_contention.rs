@@ -1,4 +1,4 @@
-//! Parents that grow, workers, and people who cancel and retry, all at once: every end is counted once, and every watch is told
+//! Parents that spawn, workers, and people who cancel and retry, all at once: every end is counted once, and every watch is notified
 //! once.
 
 use std::{
@@ -17,9 +17,9 @@ use windlass_model::{
 use windlass_store::{ClaimRequest, JobAction, conformance::kit::*, postgres::Postgres};
 
 const PARENTS: u32 = 6;
-/// How often each parent adds children and waits until all have ended.
-const ROUNDS: u32 = 5;
-const EACH: u32 = 25;
+/// How often each parent spawns children and waits until all have ended.
+const SPAWNS: u32 = 5;
+const CHILDREN_PER_SPAWN: u32 = 25;
 
 fn queue(n: u32) -> String {
     format!("parents-{n}")
@@ -32,57 +32,57 @@ fn child(n: u32, branch: BranchNo) -> NewJob {
     }
 }
 
-async fn put(store: &Handle, change: Change) {
+async fn commit_one(store: &Handle, change: Change) {
     assert_eq!(store.commit(None, &[change]).await.expect("commit"), [CommitOutcome::Committed]);
 }
 
-/// Claims the parent, once it is woken.
-async fn woken(store: &Handle, me: WorkerId, n: u32, number: &mut i64) -> ClaimedJob {
+/// Claims the parent once it is woken.
+async fn claim_woken(store: &Handle, me: WorkerId, n: u32, number: &mut i64) -> ClaimedJob {
     for _ in 0..6_000 {
         *number += 1;
-        let ask = ClaimRequest { queue: queue(n), ..ask(me, *number, 1) };
-        if let Some(job) = claim(store, None, &ask).await.pop() {
+        let request = ClaimRequest { queue: queue(n), ..ask(me, *number, 1) };
+        if let Some(job) = claim(store, None, &request).await.pop() {
             return job;
         }
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
-    panic!("parent {n} was not told")
+    panic!("parent {n} was not notified")
 }
 
-/// Opens a branch and then, round by round, adds children and waits until all that were spawned have ended.
-async fn parent(store: Handle, me: WorkerId, n: u32) {
+/// Opens a branch, and repeatedly spawns children and waits until all have ended.
+async fn run_parent(store: Handle, me: WorkerId, n: u32) {
     let (mut number, branch) = (i64::from(n) * 100_000, BranchNo(i64::from(n)));
-    for round in 0..ROUNDS {
-        let job = woken(&store, me, n, &mut number).await;
+    for spawn in 0..SPAWNS {
+        let job = claim_woken(&store, me, n, &mut number).await;
         let consumed: Vec<i64> = job.inbox.iter().map(|signal| signal.number).collect();
-        assert_eq!(consumed.len(), usize::from(round > 0), "one signal for each watch");
-        let open = (round == 0).then(|| format!("branch-{n}"));
-        let first = n * 10_000 + round * EACH;
-        let children = (first..first + EACH).map(|n| child(n, branch)).collect();
+        assert_eq!(consumed.len(), usize::from(spawn > 0), "one signal per watch");
+        let open = (spawn == 0).then(|| format!("branch-{n}"));
+        let first = n * 10_000 + spawn * CHILDREN_PER_SPAWN;
+        let children = (first..first + CHILDREN_PER_SPAWN).map(|n| child(n, branch)).collect();
         let branches = vec![BranchUpdate { opened_as: open, ..BranchUpdate::new(branch) }];
         let step = StepWrites { branches, children, consumed, ..StepWrites::default() };
-        put(&store, with(change(me, &job, Outcome::Next), step)).await;
-        let pace = PollInterval { min: Duration::from_millis(20), max: Duration::from_millis(100) };
+        commit_one(&store, with(change(me, &job, Outcome::Next), step)).await;
+        let poll_interval = PollInterval { min: Duration::from_millis(20), max: Duration::from_millis(100) };
         let watch = BranchWatch {
-            ended: Some(u64::from((round + 1) * EACH)),
-            poll_interval: pace,
+            ended: Some(u64::from((spawn + 1) * CHILDREN_PER_SPAWN)),
+            poll_interval,
             ..BranchWatch::default()
         };
         let step = StepWrites {
             branches: vec![BranchUpdate { watch: Some(watch), ..BranchUpdate::new(branch) }],
             ..StepWrites::default()
         };
-        put(&store, with(change(me, &further(&job), wait_for(BRANCH_SIGNAL, None)), step)).await;
+        commit_one(&store, with(change(me, &further(&job), wait_for(BRANCH_SIGNAL, None)), step)).await;
     }
-    let job = woken(&store, me, n, &mut number).await;
+    let job = claim_woken(&store, me, n, &mut number).await;
     assert_eq!(job.inbox.len(), 1);
-    put(&store, change(me, &job, done("x"))).await;
+    commit_one(&store, change(me, &job, done("x"))).await;
 }
 
-/// Ends children, one way or another, until all parents have ended.
-async fn work(store: Handle, n: i64, left: Arc<AtomicU32>) {
+/// Ends children in various ways until all parents have ended.
+async fn run_worker(store: Handle, n: i64, left: Arc<AtomicU32>) {
     let me = WorkerId(n);
-    assert!(store.register_worker(None, &new_worker(n)).await.expect("enlist"));
+    assert!(store.register_worker(None, &new_worker(n)).await.expect("register"));
     let mut number = 0;
     while left.load(SeqCst) > 0 {
         number += 1;
@@ -96,12 +96,12 @@ async fn work(store: Handle, n: i64, left: Arc<AtomicU32>) {
         };
         let changes: Vec<Change> = held.iter().map(|job| change(me, job, outcome(job))).collect();
         let verdicts = store.commit(None, &changes).await.expect("commit");
-        let goes_on = |(change, verdict): &(&Change, &CommitOutcome)| {
+        let continues = |(change, verdict): &(&Change, &CommitOutcome)| {
             change.outcome == Outcome::Next && **verdict == CommitOutcome::Committed
         };
-        let going: Vec<JobId> =
-            changes.iter().zip(&verdicts).filter(goes_on).map(|(change, _)| change.job).collect();
-        let rest = held.iter().filter(|job| going.contains(&job.id)).map(further);
+        let continued: Vec<JobId> =
+            changes.iter().zip(&verdicts).filter(continues).map(|(change, _)| change.job).collect();
+        let rest = held.iter().filter(|job| continued.contains(&job.id)).map(further);
         let ends: Vec<Change> = rest.map(|job| change(me, &job, done("x"))).collect();
         store.commit(None, &ends).await.expect("commit");
         if held.is_empty() {
@@ -110,32 +110,32 @@ async fn work(store: Handle, n: i64, left: Arc<AtomicU32>) {
     }
 }
 
-/// Cancels and retries children, fires timers and looks at branches, until all parents have ended.
-async fn meddle(store: Handle, left: Arc<AtomicU32>) {
-    let any = || id((1 + fastrand::u32(..PARENTS)) * 10_000 + fastrand::u32(..ROUNDS * EACH));
+/// Cancels and retries children, fires timers and polls branches until all parents have ended.
+async fn run_operator(store: Handle, left: Arc<AtomicU32>) {
+    let any = || id((1 + fastrand::u32(..PARENTS)) * 10_000 + fastrand::u32(..SPAWNS * CHILDREN_PER_SPAWN));
     for n in 0.. {
         if left.load(SeqCst) == 0 {
             break;
         }
-        // After a while nobody brings children back, so that all come to an end.
-        let act = if n % 2 == 0 && n < 300 { JobAction::Retry } else { cancel(0) };
+        // Retries stop after a while, so that all children end.
+        let action = if n % 2 == 0 && n < 300 { JobAction::Retry } else { cancel(0) };
         let ids: Vec<JobId> = (0..5).map(|_| any()).collect();
         if n < 400 {
-            store.control().act_on_jobs(None, &ids, act, &someone()).await.expect("act");
+            store.control().act_on_jobs(None, &ids, action, &someone()).await.expect("act");
         }
-        store.fire_timers(None, 100).await.expect("due");
+        store.fire_timers(None, 100).await.expect("timers");
         let polled = store.poll_branches(None, 3).await.expect("poll");
-        assert_eq!((polled.corrected, polled.redelivered), (0, 0), "nothing to mend");
+        assert_eq!((polled.corrected, polled.redelivered), (0, 0), "nothing to correct");
         tokio::time::sleep(Duration::from_millis(2)).await;
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn every_end_is_counted_once_and_every_watch_told_once() {
+async fn every_end_is_counted_once_and_every_watch_is_notified_once() {
     let options = super::fresh();
     let store: Handle = Arc::new(Postgres::open(options.clone()).await.expect("open"));
     let me = WorkerId(1);
-    assert!(store.register_worker(None, &new_worker(1)).await.expect("enlist"));
+    assert!(store.register_worker(None, &new_worker(1)).await.expect("register"));
     let parents: Vec<NewJob> = (1..=PARENTS).map(|n| job_in(n, KIND, &queue(n))).collect();
     store.submit(None, &parents, None).await.expect("submit");
     let left = Arc::new(AtomicU32::new(PARENTS));
@@ -143,15 +143,15 @@ async fn every_end_is_counted_once_and_every_watch_told_once() {
     for n in 1..=PARENTS {
         let (store, left) = (store.clone(), left.clone());
         tasks.push(tokio::spawn(async move {
-            parent(store, me, n).await;
+            run_parent(store, me, n).await;
             left.fetch_sub(1, SeqCst);
         }));
     }
     for n in 2..5 {
-        tasks.push(tokio::spawn(work(store.clone(), n, left.clone())));
+        tasks.push(tokio::spawn(run_worker(store.clone(), n, left.clone())));
     }
     for _ in 0..2 {
-        tasks.push(tokio::spawn(meddle(store.clone(), left.clone())));
+        tasks.push(tokio::spawn(run_operator(store.clone(), left.clone())));
     }
     for task in tasks {
         task.await.expect("a task");
@@ -166,7 +166,7 @@ async fn every_end_is_counted_once_and_every_watch_told_once() {
                 from jobs where parent = b.job and branch = b.number)";
     assert_eq!(client.query(wrong, &[]).await.expect("compared").len(), 0, "sums and rows");
     let count = async |sql: &str| client.query_one(sql, &[]).await.expect("counted").get::<_, i64>(0);
-    let told = count("select count(*) from signals where name = 'windlass.branch'").await;
-    assert_eq!(told, i64::from(PARENTS), "each watch was told once, and all but the last were consumed");
-    assert_eq!(count("select count(*) from delivered_signals").await, 0, "nothing is kept of what was told");
+    let notified = count("select count(*) from signals where name = 'windlass.branch'").await;
+    assert_eq!(notified, i64::from(PARENTS), "one signal per watch, and all but the last were consumed");
+    assert_eq!(count("select count(*) from delivered_signals").await, 0, "notifications are not recorded");
 }

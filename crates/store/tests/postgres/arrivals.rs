@@ -1,4 +1,4 @@
-//! Submitting in transactions of others: by the library, by the SQL function, by hand.
+//! Submitting in transactions of the caller: by the library, by the SQL function, and by hand.
 
 use std::time::Duration;
 
@@ -26,64 +26,64 @@ async fn admit(store: &Postgres) -> usize {
 }
 
 #[tokio::test]
-async fn a_job_is_in_if_and_only_if_the_callers_transaction_commits() {
+async fn a_job_exists_if_and_only_if_the_callers_transaction_commits() {
     let (options, store, mut client) = open().await;
     let limits = Limits::default();
-    client.batch_execute("create table orders_of_mine (id int4)").await.expect("made");
+    client.batch_execute("create table user_orders_table (id int4)").await.expect("made");
     let tx = client.transaction().await.expect("begin");
-    tx.execute("insert into orders_of_mine values (1)", &[]).await.expect("inserted");
+    tx.execute("insert into user_orders_table values (1)", &[]).await.expect("inserted");
     submit_in(&tx, options.schema_name(), &limits, &job(1)).await.expect("submitted");
-    assert_eq!(admit(&store).await, 0, "nobody sees it before the commit");
+    assert_eq!(admit(&store).await, 0, "not visible before the commit");
     tx.rollback().await.expect("rolled back");
     assert_eq!(admit(&store).await, 0);
     assert_eq!(
         store.job_ends(&[kit::id(1)]).await.expect("ended"),
         [Some(JobEnd::Gone)],
-        "nothing is left of it"
+        "nothing was submitted"
     );
 
     let tx = client.transaction().await.expect("begin");
     let signals = vec![kit::signal(kit::id(3), "go", "1", "x")];
     let early = submit_in(&tx, options.schema_name(), &limits, &NewJob { signals, ..job(3) }).await;
-    assert!(early.expect_err("no place for them").to_string().contains("after the transaction"));
+    assert!(early.expect_err("arrivals have no signals").to_string().contains("after the transaction"));
     submit_in(&tx, options.schema_name(), &limits, &job(2)).await.expect("submitted");
     tx.commit().await.expect("committed");
-    assert_eq!(store.job_ends(&[kit::id(2)]).await.expect("ended"), [None], "it is on its way");
-    assert!(store.inspect().holds(kit::id(2)).await.expect("holds").expect("there").arriving);
+    assert_eq!(store.job_ends(&[kit::id(2)]).await.expect("ended"), [None], "it has not ended");
+    assert!(store.inspect().holds(kit::id(2)).await.expect("holds").expect("exists").arriving);
     assert_eq!(admit(&store).await, 1);
     assert_eq!(state(&store, kit::id(2)).await, Some(State::Ready));
     assert_eq!(admit(&store).await, 0, "once");
 }
 
 #[tokio::test]
-async fn a_long_transaction_holds_up_nobody() {
+async fn a_long_transaction_blocks_no_other_verb() {
     let (options, store, mut client) = open().await;
     let tx = client.transaction().await.expect("begin");
     let mut keyed = job(1);
     keyed.key = Some("k".into());
     submit_in(&tx, options.schema_name(), &Limits::default(), &keyed).await.expect("submitted");
-    // The same key, the same queue, claims, commits, timers: all go on while it is open.
+    // Submits with the same key and queue, claims and timers continue while it is open.
     let other = NewJob { key: Some("k".into()), ..job(2) };
     let submitted = tokio::time::timeout(Duration::from_secs(5), store.submit(None, &[other], None)).await;
-    assert!(submitted.expect("not held up").is_ok());
+    assert!(submitted.expect("not blocked").is_ok());
     let handle: std::sync::Arc<dyn Store> = std::sync::Arc::new(store.clone());
     let new = windlass_store::NewWorker { lease: Duration::from_secs(60), ..kit::new_worker(1) };
-    assert!(store.register_worker(None, &new).await.expect("enlisted"));
+    assert!(store.register_worker(None, &new).await.expect("registered"));
     assert_eq!(kit::claim(&handle, None, &kit::ask(new.id, 1, 10)).await.len(), 1);
     assert_eq!(admit(&store).await, 0);
     tx.commit().await.expect("committed");
     assert_eq!(admit(&store).await, 1);
     use windlass_store::Inspect;
-    let late = store.job(kit::id(1)).await.expect("job").expect("there");
+    let late = store.job(kit::id(1)).await.expect("job").expect("exists");
     assert_eq!(late.summary.state, State::Cancelled, "the key was taken meanwhile");
     let failure = late.failure.expect("a reason");
     assert_eq!((&*failure.class, failure.message.contains(&kit::id(2).to_string())), ("duplicate", true));
 }
 
 #[tokio::test]
-async fn the_sql_function_submits_and_refuses() {
+async fn the_sql_function_submits_valid_jobs_and_refuses_others() {
     let (options, store, client) = open().await;
-    // From another search path, as an application has it.
+    // With another search path, like an application.
     client.batch_execute("set search_path = public").await.expect("set");
     let schema = options.schema_name();
     let call = format!(
@@ -93,7 +93,7 @@ async fn the_sql_function_submits_and_refuses() {
     let id = JobId(client.query_one(&call, &[]).await.expect("submitted").get(0));
     assert_eq!(admit(&store).await, 1);
     use windlass_store::Inspect;
-    let job = store.job(id).await.expect("job").expect("there");
+    let job = store.job(id).await.expect("job").expect("exists");
     assert_eq!((job.summary.kind.as_str(), job.summary.queue.as_str()), ("resize", "images"));
     assert_eq!((job.summary.state, job.summary.priority), (State::Ready, 5));
     assert_eq!(job.input, Payload::json(br#"{"image": 7}"#.to_vec()));
@@ -115,13 +115,13 @@ async fn the_sql_function_submits_and_refuses() {
     ] {
         let error = client.query_one(&format!("select \"{schema}\".submit({arguments})"), &[]).await;
         let error = error.expect_err(text);
-        let said = error.as_db_error().expect("from the server").message().to_owned();
-        assert!(said.contains(text), "{said:?} lacks {text:?}");
+        let message = error.as_db_error().expect("from the server").message().to_owned();
+        assert!(message.contains(text), "{message:?} lacks {text:?}");
     }
 }
 
 #[tokio::test]
-async fn rows_written_by_hand_are_checked_and_never_in_the_way() {
+async fn rows_written_by_hand_are_checked_and_block_no_others() {
     let (options, store, client) = open().await;
     let schema = options.schema_name();
     let insert = |columns: &str, values: &str| {
