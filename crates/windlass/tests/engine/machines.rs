@@ -554,7 +554,7 @@ async fn bad_outcomes_are_refused_with_what_to_do(url: &str) {
         "did not wait for the signal \"never waited for\"",
         "more than the 1048576",
         "the data of the stage is 2097",
-        "cannot be put into each other",
+        "cannot be nested",
         "use `Next::sleep`",
         "the timeout of the state \"Bad\" is zero; give the step time",
     ];
