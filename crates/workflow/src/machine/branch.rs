@@ -142,7 +142,7 @@ impl MachineBranch<'_> {
             let children = match chunk {
                 Chunk::Chunk { mut children, spawns, cursor } => {
                     let count = children.iter().map(|child| u64::from(items_of(child))).sum();
-                    wait_or_give_up(cx, number, limit, count, chunks.skipped()).await?;
+                    wait_or_interrupt(cx, number, limit, count, chunks.skipped()).await?;
                     for child in &mut children {
                         child.branch_position.iter_mut().for_each(|position| position.branch = number);
                     }
@@ -172,7 +172,7 @@ impl MachineBranch<'_> {
 
 /// Waits until there is room for `more` children. If that takes long, the step ends, to run again later: otherwise machines
 /// could hold all slots of a worker and leave none for their children.
-async fn wait_or_give_up(
+async fn wait_or_interrupt(
     cx: &StepCx,
     number: BranchNo,
     limit: Option<u64>,

@@ -104,12 +104,12 @@ impl IntoFuture for MergeCall {
         raw.key = Some(key.map_or(joined.clone(), |key| format!("{joined}#{key}")));
         raw.within = merge.timeout;
         raw.timeout = None;
-        raw.on_done = decide;
+        raw.on_done = apply_report;
         MergeFuture { raw, names, fault, checked: false, merging: false }
     }
 }
 
-/// A merge that is under way.
+/// A merge that is running.
 pub struct MergeFuture {
     raw: RawStep<'static>,
     names: Vec<String>,
@@ -289,7 +289,7 @@ impl BranchReader {
 }
 
 /// Completes the merge, or lets it wait, as the report of its body says.
-fn decide(step: &RawStep<'_>, id: usize, result: Vec<u8>) {
+fn apply_report(step: &RawStep<'_>, id: usize, result: Vec<u8>) {
     let core = &step.core;
     let report: BranchReport = match serde_json::from_slice(&result) {
         Ok(report) => report,

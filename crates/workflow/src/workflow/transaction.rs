@@ -305,7 +305,7 @@ impl<T: DeserializeOwned, E: From<Failure>> Future for TransactionCall<'_, T, E>
                 CallStatus::Go => this.start(id),
                 CallStatus::Running if this.running.is_some() => {
                     let core = Arc::clone(&this.spec.core);
-                    let running = this.running.as_mut().expect("looked at above");
+                    let running = this.running.as_mut().expect("checked above");
                     let limit = Some(this.spec.timeout);
                     let polled = core.poll_body(id, &this.spec.name, limit, |cx| running.as_mut().poll(cx));
                     let Poll::Ready(ended) = polled else { return Poll::Pending };
