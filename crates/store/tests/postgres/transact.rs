@@ -398,6 +398,7 @@ fn child_signal(child: JobId) -> String {
     format!("\"{child}\"")
 }
 
+#[cfg(feature = "sqlite")]
 #[tokio::test]
 async fn a_transaction_for_sqlite_is_refused() {
     let fixture = Fixture::new().await;

@@ -6,6 +6,7 @@ mod branch_crashes;
 mod code_changes;
 mod crashes;
 mod dropped_futures;
+#[cfg(all(feature = "sqlite", feature = "postgres"))]
 mod encrypted;
 mod fixed_branches;
 mod in_flight;
