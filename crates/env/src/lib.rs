@@ -47,6 +47,7 @@ impl Env {
     }
 
     /// The date and time. It may jump; use [`Env::instant`] to measure a duration.
+    #[inline]
     pub fn now(&self) -> Time {
         match &self.clock {
             Some(clock) => clock.now(),
@@ -56,6 +57,7 @@ impl Env {
 
     /// The monotonic clock. Never call [`Instant::elapsed`] on its answers, which reads the machine's clock: subtract two
     /// of them.
+    #[inline]
     pub fn instant(&self) -> Instant {
         match &self.clock {
             Some(clock) => clock.instant(),
@@ -64,6 +66,7 @@ impl Env {
     }
 
     /// The time since `earlier`, zero if that is in the future.
+    #[inline]
     pub fn since(&self, earlier: Instant) -> Duration {
         self.instant().saturating_duration_since(earlier)
     }
@@ -101,6 +104,7 @@ impl Env {
     }
 
     /// A random number from 0 to 1.
+    #[inline]
     pub fn random(&self) -> f64 {
         match &self.random {
             Some(random) => random(),
