@@ -149,6 +149,9 @@ pub enum Work<'a> {
     /// On SQLite: within a transaction on the store's file.
     #[cfg(feature = "sqlite")]
     Sqlite(SqliteWork<'a>),
+    /// Without a database there is nothing to run them in.
+    #[cfg(not(any(feature = "sqlite", feature = "postgres")))]
+    Nowhere(std::convert::Infallible, std::marker::PhantomData<&'a ()>),
 }
 
 /// See [`Work::Postgres`].

@@ -13,7 +13,10 @@
 //! - What a verb has returned is durable.
 
 // With one backend alone, some of what both share is unused.
-#![cfg_attr(not(all(feature = "sqlite", feature = "postgres")), allow(dead_code, irrefutable_let_patterns))]
+#![cfg_attr(
+    not(all(feature = "sqlite", feature = "postgres")),
+    allow(dead_code, unused_imports, irrefutable_let_patterns)
+)]
 
 mod address;
 mod arrival;
