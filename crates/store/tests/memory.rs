@@ -13,10 +13,10 @@ windlass_store::conformance!(open);
 /// The reference against itself: the sequences themselves must be sound.
 #[test]
 fn random_sequences_agree_with_the_reference() {
-    windlass_store::conformance::agree::random(256, open);
+    windlass_store::conformance::random_sequences::run(256, open);
 }
 
 #[test]
 fn random_sequences_with_branches_agree_with_the_reference() {
-    windlass_store::conformance::agree::random_branches(128, open);
+    windlass_store::conformance::random_sequences::run_with_branches(128, open);
 }

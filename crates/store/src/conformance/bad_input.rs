@@ -72,7 +72,7 @@ pub async fn every_limit_is_an_error_that_says_so(store: Handle) {
     let mut large = job(1);
     large.input = Payload::json(vec![b'1'; store.limits().payload + 1]);
     refused(large, "the input").await;
-    assert!(list(&store, all()).await.is_empty());
+    assert!(list(&store, all_jobs()).await.is_empty());
 }
 
 pub async fn one_invalid_job_refuses_the_whole_call(store: Handle) {
@@ -81,15 +81,15 @@ pub async fn one_invalid_job_refuses_the_whole_call(store: Handle) {
     let mut batch = jobs(1, 3);
     batch[1].deadline_at = Some(t(50));
     batch[2].key = Some("a\0".into());
-    for born in [None, born(worker, 1)] {
+    for born in [None, claim_on_submit(worker, 1)] {
         let error = store.submit(at(0), &batch, born).await.expect_err("refused");
         assert!(matches!(error, Error::Invalid(_)), "{error:?}");
     }
-    assert!(list(&store, all()).await.is_empty());
-    assert_eq!(claims(&store, worker).await, 0);
-    assert_eq!(due(&store, 99, 9).await.next_at, None);
+    assert!(list(&store, all_jobs()).await.is_empty());
+    assert_eq!(claim_count(&store, worker).await, 0);
+    assert_eq!(fire_timers(&store, 99, 9).await.next_at, None);
     assert_eq!(gates(&store, &[QUEUE, crate::TIMER_GATE]).await, before);
-    assert!(claim(&store, at(0), &ask(worker, 1, 9)).await.is_empty());
+    assert!(claim(&store, at(0), &claim_request(worker, 1, 9)).await.is_empty());
 }
 
 pub async fn what_is_just_legal_is_taken(store: Handle) {
@@ -117,7 +117,7 @@ pub async fn what_is_just_legal_is_taken(store: Handle) {
         assert_eq!((kept.tags, kept.options), (new.tags, new.options));
         assert!(kept.input == new.input, "the input is as it was");
     }
-    assert_eq!(due(&store, 1, 9).await.expired, 1, "a deadline before all time has passed");
+    assert_eq!(fire_timers(&store, 1, 9).await.expired, 1, "a deadline before all time has passed");
 }
 
 pub async fn odd_text_and_bytes_come_back_as_they_were(store: Handle) {
@@ -142,8 +142,8 @@ pub async fn odd_text_and_bytes_come_back_as_they_were(store: Handle) {
         assert_eq!((kept.summary.key, kept.tags, kept.options), (new.key, new.tags, new.options));
         assert_eq!(kept.input, new.input);
         for filter in [
-            crate::Filter { key: Some(text.into()), ..all() },
-            crate::Filter { tag: Some(text.into()), ..all() },
+            crate::Filter { key: Some(text.into()), ..all_jobs() },
+            crate::Filter { tag: Some(text.into()), ..all_jobs() },
         ] {
             assert_eq!(list(&store, filter).await, [new.id], "{text:?}");
         }
@@ -162,9 +162,9 @@ pub async fn a_claim_of_names_nobody_used_is_empty(store: Handle) {
     let worker = worker(&store, 1).await;
     submit(&store, &[job(1)]).await;
     let kinds = [kind("nobody", 1), kind(KIND, 99), kind("'; --", 1)];
-    let nobody = ClaimRequest { kinds: kinds.into(), ..ask(worker, 1, 9) };
+    let nobody = ClaimRequest { kinds: kinds.into(), ..claim_request(worker, 1, 9) };
     assert!(claim(&store, at(0), &nobody).await.is_empty());
-    let nowhere = ClaimRequest { queue: "no such queue".into(), ..ask(worker, 2, 9) };
+    let nowhere = ClaimRequest { queue: "no such queue".into(), ..claim_request(worker, 2, 9) };
     assert!(claim(&store, at(0), &nowhere).await.is_empty());
-    assert_eq!(claim(&store, at(0), &ask(worker, 3, 9)).await.len(), 1);
+    assert_eq!(claim(&store, at(0), &claim_request(worker, 3, 9)).await.len(), 1);
 }

@@ -6,7 +6,7 @@ use windlass_model::{
     branch::{BRANCH_SIGNAL, BranchNo},
 };
 
-use super::{branches::*, kit::*, watches::*};
+use super::{branch_watches::*, branches::*, kit::*};
 use crate::{ChildStates, ControlOutcome, JobAction};
 
 /// A step of a block that accounts for some of its items.
@@ -17,7 +17,7 @@ fn counts_for(items: u32, promoted: Vec<NewJob>) -> StepWrites {
 /// A block as its worker knows it after a step that accounted for some items.
 fn smaller(job: &ClaimedJob, items: u32) -> ClaimedJob {
     let counted = job.branch_member.map(|counted| BranchMember { items: counted.items - items, ..counted });
-    ClaimedJob { branch_member: counted, ..further(job) }
+    ClaimedJob { branch_member: counted, ..after_step(job) }
 }
 
 /// The first job with one block of ten in its branch, which is claimed.
@@ -38,10 +38,10 @@ async fn of_block(store: &Handle) -> (u32, u32) {
 pub async fn the_items_of_a_block_are_counted_in_parts(store: Handle) {
     let (me, job) = ten(&store).await;
     assert_eq!((branch(&store, 1, NO).await.spawned, counts(&store).await), (10, [0; 4]));
-    commit(&store, 3, with(change(me, &job, Outcome::Next), counts_for(3, vec![]))).await;
+    commit(&store, 3, with_step(change(me, &job, Outcome::Next), counts_for(3, vec![]))).await;
     assert_eq!((counts(&store).await, of_block(&store).await), ([10, 3, 0, 0], (10, 3)));
     let job = smaller(&job, 3);
-    let step = with(change(me, &job, Outcome::Next), counts_for(2, vec![]));
+    let step = with_step(change(me, &job, Outcome::Next), counts_for(2, vec![]));
     for _ in 0..2 {
         assert_eq!(commit(&store, 4, step.clone()).await, CommitOutcome::Committed);
     }
@@ -52,18 +52,18 @@ pub async fn the_items_of_a_block_are_counted_in_parts(store: Handle) {
 
 pub async fn whoever_goes_on_with_a_block_knows_what_is_left(store: Handle) {
     let (me, job) = ten(&store).await;
-    let step = with(change(me, &job, retry(secs(0), &[1])), counts_for(4, vec![]));
+    let step = with_step(change(me, &job, retry(secs(0), &[1])), counts_for(4, vec![]));
     commit(&store, 3, step).await;
     let job = claim_one(&store, 4, me, 3).await;
     assert_eq!(job.branch_member.map(|counted| counted.items), Some(6));
-    commit(&store, 5, with(change(me, &job, done("x")), counts_for(6, vec![]))).await;
+    commit(&store, 5, with_step(change(me, &job, done("x")), counts_for(6, vec![]))).await;
     assert_eq!((counts(&store).await, of_block(&store).await), ([10, 10, 0, 0], (10, 10)));
 }
 
 pub async fn promoted_items_stay_in_the_branch(store: Handle) {
     let (me, job) = ten(&store).await;
     let step = counts_for(1, vec![child_of(20, NO), block(21, 2)]);
-    let step = with(change(me, &job, Outcome::Next), step);
+    let step = with_step(change(me, &job, Outcome::Next), step);
     for _ in 0..2 {
         assert_eq!(commit(&store, 3, step.clone()).await, CommitOutcome::Committed);
     }
@@ -97,7 +97,10 @@ pub async fn items_are_promoted_into_a_sealed_branch(store: Handle) {
     .await;
     let job = claim_one(&store, 2, me, 2).await;
     let step = counts_for(9, vec![child_of(20, NO)]);
-    assert_eq!(commit(&store, 3, with(change(me, &job, done("x")), step)).await, CommitOutcome::Committed);
+    assert_eq!(
+        commit(&store, 3, with_step(change(me, &job, done("x")), step)).await,
+        CommitOutcome::Committed
+    );
     assert_eq!(counts(&store).await, [9, 9, 0, 0], "nothing is left for its own end");
     let child = claim_one(&store, 4, me, 3).await;
     commit(&store, 4, change(me, &child, done("x"))).await;
@@ -107,14 +110,14 @@ pub async fn items_are_promoted_into_a_sealed_branch(store: Handle) {
 pub async fn a_block_that_ends_badly_counts_what_is_left(store: Handle) {
     let (me, job) = ten(&store).await;
     let step = counts_for(4, vec![child_of(20, NO)]);
-    commit(&store, 3, with(change(me, &job, failed(Reason::Stopped)), step)).await;
+    commit(&store, 3, with_step(change(me, &job, failed(Reason::Stopped)), step)).await;
     assert_eq!((counts(&store).await, of_block(&store).await), ([9, 4, 5, 0], (9, 4)));
-    assert_eq!(act(&store, 4, 2, JobAction::Retry).await, ControlOutcome::Done);
+    assert_eq!(act_on_job(&store, 4, 2, JobAction::Retry).await, ControlOutcome::Done);
     assert_eq!(counts(&store).await, [9, 4, 0, 0]);
     let taken = take(&store, 4, me, 3).await;
     assert_eq!(ids(&taken), [20, 2].map(id));
     assert_eq!(taken[1].branch_member.map(|counted| counted.items), Some(5));
-    commit(&store, 5, with(change(me, &taken[1], done("x")), counts_for(5, vec![]))).await;
+    commit(&store, 5, with_step(change(me, &taken[1], done("x")), counts_for(5, vec![]))).await;
     assert_eq!((counts(&store).await, of_block(&store).await), ([9, 9, 0, 0], (9, 9)));
     commit(&store, 5, change(me, &taken[0], cancelled())).await;
     assert_eq!(counts(&store).await, [10, 9, 0, 1]);
@@ -122,18 +125,18 @@ pub async fn a_block_that_ends_badly_counts_what_is_left(store: Handle) {
 
 pub async fn a_block_that_is_ended_from_outside_counts_what_is_left(store: Handle) {
     let (me, job) = ten(&store).await;
-    commit(&store, 3, with(change(me, &job, retry(secs(50), &[1])), counts_for(4, vec![]))).await;
-    assert_eq!(act(&store, 4, 2, cancel(0)).await, ControlOutcome::Done);
+    commit(&store, 3, with_step(change(me, &job, retry(secs(50), &[1])), counts_for(4, vec![]))).await;
+    assert_eq!(act_on_job(&store, 4, 2, cancel(0)).await, ControlOutcome::Done);
     assert_eq!(counts(&store).await, [10, 4, 0, 6]);
-    assert_eq!(act(&store, 5, 2, JobAction::Retry).await, ControlOutcome::Done);
+    assert_eq!(act_on_job(&store, 5, 2, JobAction::Retry).await, ControlOutcome::Done);
     assert_eq!(counts(&store).await, [10, 4, 0, 0]);
 }
 
 pub async fn a_block_that_never_ran_counts_whole(store: Handle) {
     opened(&store, vec![block(2, 10)]).await;
-    assert_eq!(act(&store, 2, 2, cancel(0)).await, ControlOutcome::Done);
+    assert_eq!(act_on_job(&store, 2, 2, cancel(0)).await, ControlOutcome::Done);
     assert_eq!(counts(&store).await, [10, 0, 0, 10]);
-    assert_eq!(act(&store, 3, 2, JobAction::Retry).await, ControlOutcome::Done);
+    assert_eq!(act_on_job(&store, 3, 2, JobAction::Retry).await, ControlOutcome::Done);
     assert_eq!(counts(&store).await, [0, 0, 0, 0]);
 }
 
@@ -142,17 +145,17 @@ pub async fn items_meet_a_watch(store: Handle) {
     let me = parent.0;
     waits(&store, 2, &parent, well(4)).await;
     let job = claim_one(&store, 2, me, 2).await;
-    commit(&store, 3, with(change(me, &job, Outcome::Next), counts_for(3, vec![]))).await;
+    commit(&store, 3, with_step(change(me, &job, Outcome::Next), counts_for(3, vec![]))).await;
     assert_eq!(state(&store, id(1)).await, State::Waiting);
-    commit(&store, 4, with(change(me, &smaller(&job, 3), Outcome::Next), counts_for(1, vec![]))).await;
+    commit(&store, 4, with_step(change(me, &smaller(&job, 3), Outcome::Next), counts_for(1, vec![]))).await;
     let parent = claim_one(&store, 5, me, 3).await;
     assert_eq!((parent.id, parent.inbox[0].name.as_str(), parent.rev), (id(1), BRANCH_SIGNAL, Rev(2)));
 }
 
 pub async fn a_fenced_block_counts_nothing(store: Handle) {
     let (me, job) = ten(&store).await;
-    store.release(at(3), &[held(me, &job)]).await.expect("release");
-    let late = with(change(me, &job, Outcome::Next), counts_for(4, vec![child_of(20, NO)]));
+    store.release(at(3), &[job_claim(me, &job)]).await.expect("release");
+    let late = with_step(change(me, &job, Outcome::Next), counts_for(4, vec![child_of(20, NO)]));
     assert_eq!(commit(&store, 4, late).await, CommitOutcome::Fenced);
     assert_eq!((counts(&store).await, of_block(&store).await), ([0; 4], (10, 0)));
     assert_eq!(store.inspect().job(id(20)).await.expect("job"), None);
@@ -161,7 +164,7 @@ pub async fn a_fenced_block_counts_nothing(store: Handle) {
 pub async fn what_a_block_cannot_account_for_is_refused(store: Handle) {
     let (me, job) = ten(&store).await;
     let refused = async |job: &ClaimedJob, step: StepWrites| {
-        refusal(commit(&store, 3, with(change(me, job, Outcome::Next), step)).await)
+        refusal(commit(&store, 3, with_step(change(me, job, Outcome::Next), step)).await)
     };
     assert!(refused(&job, counts_for(11, vec![])).await.contains("more than the 10 left"));
     let why = refused(&job, counts_for(9, vec![block(20, 2)])).await;
@@ -173,9 +176,9 @@ pub async fn what_a_block_cannot_account_for_is_refused(store: Handle) {
     let mut named = child_of(20, NO);
     named.settings.unique = Some(Box::new(windlass_model::Unique::new("name")));
     assert!(refused(&job, counts_for(1, vec![named])).await.contains("unique name of a promoted item"));
-    commit(&store, 4, with(change(me, &job, Outcome::Next), counts_for(4, vec![]))).await;
+    commit(&store, 4, with_step(change(me, &job, Outcome::Next), counts_for(4, vec![]))).await;
     // One that forgot what it counted before.
-    let why = refused(&further(&job), counts_for(7, vec![])).await;
+    let why = refused(&after_step(&job), counts_for(7, vec![])).await;
     assert!(why.contains("6 are left"), "{why}");
     assert_eq!((counts(&store).await, of_block(&store).await), ([10, 4, 0, 0], (10, 4)));
 }
@@ -193,7 +196,7 @@ fn tried(items: u32, outcomes: Vec<Outcome>) -> StepWrites {
 pub async fn an_item_keeps_the_attempt_that_failed_in_its_block(store: Handle) {
     let (me, job) = ten(&store).await;
     let outcomes = vec![retry(secs(5), &[1]), failed(Reason::Stopped), cancelled(), retry(secs(0), &[1])];
-    let step = with(change(me, &job, Outcome::Next), tried(4, outcomes));
+    let step = with_step(change(me, &job, Outcome::Next), tried(4, outcomes));
     for _ in 0..2 {
         // The second one is a repeat of the first, whose answer was lost.
         assert_eq!(commit(&store, 3, step.clone()).await, CommitOutcome::Committed);
@@ -216,7 +219,7 @@ pub async fn an_item_keeps_the_attempt_that_failed_in_its_block(store: Handle) {
         assert_eq!(attempt.failure.message, text, "{n}");
     }
     // Those that are tried again have so much less of their budget.
-    assert_eq!(due(&store, 8, 9).await.woken, 1);
+    assert_eq!(fire_timers(&store, 8, 9).await.woken, 1);
     let again = take(&store, 8, me, 3).await;
     assert_eq!(ids(&again), [23, 20].map(id));
     for child in &again {
@@ -225,7 +228,7 @@ pub async fn an_item_keeps_the_attempt_that_failed_in_its_block(store: Handle) {
     }
     assert_eq!(counts(&store).await, [10, 6, 1, 1]);
     // And those that are not can be by hand.
-    assert_eq!(act(&store, 10, 21, JobAction::Retry).await, ControlOutcome::Done);
+    assert_eq!(act_on_job(&store, 10, 21, JobAction::Retry).await, ControlOutcome::Done);
     assert_eq!(counts(&store).await, [10, 6, 0, 1]);
     let child = claim_one(&store, 10, me, 4).await;
     assert_eq!(child.id, id(21));
@@ -241,14 +244,14 @@ pub async fn an_item_that_failed_in_its_block_meets_a_watch(store: Handle) {
     waits(&store, 2, &parent, badly(1)).await;
     let job = claim_one(&store, 2, me, 2).await;
     let step = tried(0, vec![failed(Reason::Stopped)]);
-    commit(&store, 3, with(change(me, &job, Outcome::Next), step)).await;
+    commit(&store, 3, with_step(change(me, &job, Outcome::Next), step)).await;
     assert_eq!(claim_one(&store, 4, me, 3).await.id, id(1));
 }
 
 pub async fn a_fenced_block_tries_nothing(store: Handle) {
     let (me, job) = ten(&store).await;
-    store.release(at(3), &[held(me, &job)]).await.expect("release");
-    let late = with(change(me, &job, Outcome::Next), tried(4, vec![failed(Reason::Stopped)]));
+    store.release(at(3), &[job_claim(me, &job)]).await.expect("release");
+    let late = with_step(change(me, &job, Outcome::Next), tried(4, vec![failed(Reason::Stopped)]));
     assert_eq!(commit(&store, 4, late).await, CommitOutcome::Fenced);
     assert_eq!((counts(&store).await, of_block(&store).await), ([0; 4], (10, 0)));
     assert!(history(&store, id(20)).await.is_empty());
@@ -257,7 +260,7 @@ pub async fn a_fenced_block_tries_nothing(store: Handle) {
 pub async fn a_first_attempt_that_cannot_be_is_refused(store: Handle) {
     let (me, job) = ten(&store).await;
     let refused = async |step: StepWrites| {
-        refusal(commit(&store, 3, with(change(me, &job, Outcome::Next), step)).await)
+        refusal(commit(&store, 3, with_step(change(me, &job, Outcome::Next), step)).await)
     };
     assert!(refused(tried(0, vec![done("x")])).await.contains("did not fail"));
     let mut stray = tried(0, vec![failed(Reason::Stopped)]);

@@ -50,14 +50,14 @@ pub(super) async fn grow(
     branches: Vec<BranchUpdate>,
     children: Vec<NewJob>,
 ) -> (WorkerId, ClaimedJob) {
-    let grown = with(change(*me, job, Outcome::Next), growing(branches, children));
+    let grown = with_step(change(*me, job, Outcome::Next), growing(branches, children));
     assert_eq!(commit(store, now, grown).await, CommitOutcome::Committed);
-    (*me, further(job))
+    (*me, after_step(job))
 }
 
 /// The first job, running, with the branch open and these children in it, which are ready.
 pub(super) async fn opened(store: &Handle, children: Vec<NewJob>) -> (WorkerId, ClaimedJob) {
-    let parent = running(store, 1).await;
+    let parent = running_job(store, 1).await;
     grow(store, 1, &parent, vec![opens(NO, "all")], children).await
 }
 
@@ -75,7 +75,7 @@ pub(super) async fn counts(store: &Handle) -> [i64; 4] {
 
 /// Claims all that is ready.
 pub(super) async fn take(store: &Handle, now: u64, me: WorkerId, number: i64) -> Vec<ClaimedJob> {
-    claim(store, at(now), &ask(me, number, 2_000)).await
+    claim(store, at(now), &claim_request(me, number, 2_000)).await
 }
 
 /// Looks at all branches that are due.
@@ -98,14 +98,14 @@ pub(super) fn refusal(verdict: CommitOutcome) -> String {
 }
 
 pub async fn a_branch_is_opened_filled_and_sealed_in_one_change(store: Handle) {
-    let (me, job) = running(&store, 1).await;
+    let (me, job) = running_job(&store, 1).await;
     let seal = BranchUpdate {
         seal: true,
         cursor: Some(payload("end")),
         merge_record: Some("{\"all\":true}".into()),
         ..opens(NO, "all")
     };
-    let grown = with(change(me, &job, Outcome::Next), growing(vec![seal], children(2, 1_000)));
+    let grown = with_step(change(me, &job, Outcome::Next), growing(vec![seal], children(2, 1_000)));
     assert_eq!(commit(&store, 1, grown).await, CommitOutcome::Committed);
     let seen = branch(&store, 1, NO).await;
     assert_eq!((seen.job, seen.number, seen.name.as_str()), (id(1), NO, "all"));
@@ -156,7 +156,7 @@ pub async fn every_end_in_a_branch_is_counted(store: Handle) {
     let (me, _) = opened(&store, all).await;
     // The last one is taken alone, twice.
     let (two, three) = (worker(&store, 2).await, worker(&store, 3).await);
-    act(&store, 2, 9, JobAction::Priority(-50)).await;
+    act_on_job(&store, 2, 9, JobAction::Priority(-50)).await;
     assert_eq!(claim_one(&store, 2, two, 1).await.id, id(9));
     let taken = take(&store, 2, me, 2).await;
     assert_eq!(ids(&taken), [2, 3, 4, 5, 7, 8].map(id));
@@ -167,21 +167,21 @@ pub async fn every_end_in_a_branch_is_counted(store: Handle) {
     assert_eq!(counts(&store).await, [2, 1, 1, 0], "failed");
     commit(&store, 3, change(me, &taken[2], cancelled())).await;
     assert_eq!(counts(&store).await, [3, 1, 1, 1], "cancelled by itself");
-    assert_eq!(due(&store, 5, 9).await.expired, 1);
+    assert_eq!(fire_timers(&store, 5, 9).await.expired, 1);
     assert_eq!(counts(&store).await, [4, 1, 2, 1], "expired while it ran");
-    assert_eq!(act(&store, 6, 6, cancel(9)).await, ControlOutcome::Done);
+    assert_eq!(act_on_job(&store, 6, 6, cancel(9)).await, ControlOutcome::Done);
     assert_eq!(counts(&store).await, [5, 1, 2, 2], "cancelled while scheduled");
-    assert_eq!(act(&store, 6, 7, cancel(0)).await, ControlOutcome::CancelRequested);
+    assert_eq!(act_on_job(&store, 6, 7, cancel(0)).await, ControlOutcome::CancelRequested);
     assert_eq!(counts(&store).await, [5, 1, 2, 2], "only told");
-    assert_eq!(due(&store, 6, 9).await.cancelled, 1);
+    assert_eq!(fire_timers(&store, 6, 9).await.cancelled, 1);
     assert_eq!(counts(&store).await, [6, 1, 2, 3], "told to end, and ended");
-    store.release(at(7), &[held(me, &taken[5])]).await.expect("release");
+    store.release(at(7), &[job_claim(me, &taken[5])]).await.expect("release");
     let told = store.submit(at(7), &[named(job(50))], None).await.expect("submit");
     assert_eq!(told, [SubmitOutcome::Replaced { id: id(8) }]);
     assert_eq!(counts(&store).await, [7, 1, 2, 4], "replaced");
     reap(&store, 8, two).await;
     assert_eq!(counts(&store).await, [7, 1, 2, 4], "returned");
-    assert_eq!(claim(&store, at(8), &ask_alone(three, 1)).await[0].id, id(9));
+    assert_eq!(claim(&store, at(8), &solo_claim_request(three, 1)).await[0].id, id(9));
     let sweep = ReapRequest { dead: vec![three], lapsed: false, limit: 9, crashes: 1 };
     assert_eq!(store.reap(at(9), &sweep).await.expect("reap").poisoned, 1);
     assert_eq!(counts(&store).await, [8, 1, 3, 4], "poisoned");
@@ -210,13 +210,13 @@ pub async fn a_child_that_goes_on_has_started_and_not_ended(store: Handle) {
     let (me, _) = opened(&store, children(2, 4)).await;
     let taken = take(&store, 2, me, 2).await;
     commit(&store, 3, change(me, &taken[0], retry(secs(5), &[1]))).await;
-    commit(&store, 3, change(me, &taken[1], wait_for("go", None))).await;
-    commit(&store, 3, with(change(me, &taken[2], Outcome::Next), step("A", "B", "x"))).await;
-    store.release(at(3), &[held(me, &taken[3])]).await.expect("release");
+    commit(&store, 3, change(me, &taken[1], wait_for_signal("go", None))).await;
+    commit(&store, 3, with_step(change(me, &taken[2], Outcome::Next), step("A", "B", "x"))).await;
+    store.release(at(3), &[job_claim(me, &taken[3])]).await.expect("release");
     assert_eq!(counts(&store).await, [3, 0, 0, 0]);
-    commit(&store, 4, change(me, &further(&taken[2]), done("x"))).await;
+    commit(&store, 4, change(me, &after_step(&taken[2]), done("x"))).await;
     assert_eq!(counts(&store).await, [3, 1, 0, 0], "it started once");
-    assert_eq!(act(&store, 5, 3, cancel(0)).await, ControlOutcome::Done);
+    assert_eq!(act_on_job(&store, 5, 3, cancel(0)).await, ControlOutcome::Done);
     assert_eq!(counts(&store).await, [3, 1, 0, 1]);
 }
 
@@ -225,14 +225,14 @@ pub async fn a_child_that_is_tried_again_counts_back(store: Handle) {
     let taken = take(&store, 2, me, 2).await;
     commit(&store, 3, change(me, &taken[0], failed(Reason::Stopped))).await;
     commit(&store, 3, change(me, &taken[1], cancelled())).await;
-    store.release(at(3), &[held(me, &taken[2])]).await.expect("release");
-    assert_eq!(act(&store, 3, 4, cancel(0)).await, ControlOutcome::Done);
+    store.release(at(3), &[job_claim(me, &taken[2])]).await.expect("release");
+    assert_eq!(act_on_job(&store, 3, 4, cancel(0)).await, ControlOutcome::Done);
     assert_eq!(counts(&store).await, [3, 0, 1, 2]);
-    assert_eq!(act(&store, 4, 2, JobAction::Retry).await, ControlOutcome::Done);
+    assert_eq!(act_on_job(&store, 4, 2, JobAction::Retry).await, ControlOutcome::Done);
     assert_eq!(counts(&store).await, [3, 0, 0, 2], "it failed no more, and has started");
-    assert_eq!(act(&store, 4, 4, JobAction::Retry).await, ControlOutcome::Done);
+    assert_eq!(act_on_job(&store, 4, 4, JobAction::Retry).await, ControlOutcome::Done);
     assert_eq!(counts(&store).await, [2, 0, 0, 1], "it never started");
-    assert_eq!(act(&store, 4, 3, JobAction::Retry).await, ControlOutcome::Done);
+    assert_eq!(act_on_job(&store, 4, 3, JobAction::Retry).await, ControlOutcome::Done);
     for child in take(&store, 5, me, 3).await {
         commit(&store, 6, change(me, &child, done("x"))).await;
     }
@@ -240,8 +240,8 @@ pub async fn a_child_that_is_tried_again_counts_back(store: Handle) {
 }
 
 pub async fn a_lost_answer_counts_nothing_twice(store: Handle) {
-    let (me, job) = running(&store, 1).await;
-    let grown = with(change(me, &job, Outcome::Next), growing(vec![opens(NO, "all")], children(2, 3)));
+    let (me, job) = running_job(&store, 1).await;
+    let grown = with_step(change(me, &job, Outcome::Next), growing(vec![opens(NO, "all")], children(2, 3)));
     for _ in 0..2 {
         assert_eq!(commit(&store, 1, grown.clone()).await, CommitOutcome::Committed);
     }
@@ -258,14 +258,16 @@ pub async fn a_lost_answer_counts_nothing_twice(store: Handle) {
 pub async fn a_fenced_change_counts_nothing(store: Handle) {
     let (me, job) = opened(&store, children(2, 2)).await;
     let taken = take(&store, 2, me, 2).await;
-    store.release(at(3), &[held(me, &taken[0])]).await.expect("release");
+    store.release(at(3), &[job_claim(me, &taken[0])]).await.expect("release");
     let old = taken.iter().map(|child| change(me, child, done("x"))).collect::<Vec<_>>();
     let verdicts = store.commit(at(4), &old).await.expect("commit");
     assert_eq!(verdicts, [CommitOutcome::Fenced, CommitOutcome::Committed]);
     assert_eq!(counts(&store).await, [1, 1, 0, 0]);
-    store.release(at(5), &[held(me, &job)]).await.expect("release");
-    let late =
-        with(change(me, &job, Outcome::Next), growing(vec![opens(BranchNo(8), "more")], children(10, 3)));
+    store.release(at(5), &[job_claim(me, &job)]).await.expect("release");
+    let late = with_step(
+        change(me, &job, Outcome::Next),
+        growing(vec![opens(BranchNo(8), "more")], children(10, 3)),
+    );
     assert_eq!(commit(&store, 6, late).await, CommitOutcome::Fenced);
     assert_eq!(store.inspect().branches(id(1)).await.expect("branches").len(), 1);
     assert_eq!(branch(&store, 1, NO).await.spawned, 2);
@@ -275,9 +277,11 @@ pub async fn a_fenced_change_counts_nothing(store: Handle) {
 pub async fn what_is_refused_in_a_batch_counts_nothing(store: Handle) {
     let (me, _) = opened(&store, children(2, 3)).await;
     let taken = take(&store, 2, me, 2).await;
-    let noted = |job: &ClaimedJob, outcome| with(change(me, job, outcome), noted(vec![entry(0, "a", "x")]));
-    commit(&store, 3, noted(&taken[1], Outcome::Next)).await;
-    let twice = noted(&further(&taken[1]), done("x"));
+    let writes_entry = |job: &ClaimedJob, outcome| {
+        with_step(change(me, job, outcome), journal_writes(vec![entry(0, "a", "x")]))
+    };
+    commit(&store, 3, writes_entry(&taken[1], Outcome::Next)).await;
+    let twice = writes_entry(&after_step(&taken[1]), done("x"));
     let batch = [change(me, &taken[0], done("x")), twice, change(me, &taken[2], cancelled())];
     let verdicts = store.commit(at(4), &batch).await.expect("commit");
     assert!(
@@ -290,20 +294,22 @@ pub async fn what_is_refused_in_a_batch_counts_nothing(store: Handle) {
 
 pub async fn what_cannot_be_done_to_a_branch_is_refused_alone(store: Handle) {
     let parent = opened(&store, children(2, 1)).await;
-    let other = running(&store, 40).await;
+    let other = running_job(&store, 40).await;
     let tries = async |now: u64, branches: Vec<BranchUpdate>, children: Vec<NewJob>| {
         let (me, job) = &parent;
-        let bad = with(change(*me, job, Outcome::Next), growing(branches, children));
+        let bad = with_step(change(*me, job, Outcome::Next), growing(branches, children));
         refusal(commit(&store, now, bad).await)
     };
     assert!(tries(2, vec![BranchUpdate::new(BranchNo(9))], Vec::new()).await.contains("no branch 9"));
     assert!(tries(2, vec![opens(NO, "again")], Vec::new()).await.contains("a branch 7 already"));
     assert!(tries(2, Vec::new(), vec![child_of(50, BranchNo(9))]).await.contains("no open branch 9"));
-    let bad =
-        with(change(parent.0, &parent.1, Outcome::Next), growing(vec![], vec![child_of(50, BranchNo(9))]));
+    let bad = with_step(
+        change(parent.0, &parent.1, Outcome::Next),
+        growing(vec![], vec![child_of(50, BranchNo(9))]),
+    );
     let (me, job) = &other;
-    let good = with(change(*me, job, Outcome::Next), growing(vec![opens(NO, "mine")], children(60, 2)));
-    let child = claim(&store, at(2), &ask(parent.0, 9, 1)).await.remove(0);
+    let good = with_step(change(*me, job, Outcome::Next), growing(vec![opens(NO, "mine")], children(60, 2)));
+    let child = claim(&store, at(2), &claim_request(parent.0, 9, 1)).await.remove(0);
     let batch = [bad, good, change(parent.0, &child, done("x"))];
     let verdicts = store.commit(at(3), &batch).await.expect("commit");
     assert!(matches!(verdicts[0], CommitOutcome::Refused(_)), "{verdicts:?}");
@@ -313,7 +319,7 @@ pub async fn what_cannot_be_done_to_a_branch_is_refused_alone(store: Handle) {
     let parent =
         grow(&store, 4, &parent, vec![BranchUpdate { seal: true, ..BranchUpdate::new(NO) }], Vec::new())
             .await;
-    let late = with(change(parent.0, &parent.1, Outcome::Next), growing(vec![], children(50, 1)));
+    let late = with_step(change(parent.0, &parent.1, Outcome::Next), growing(vec![], children(50, 1)));
     assert!(refusal(commit(&store, 5, late).await).contains("no open branch 7"));
     assert_eq!(branch(&store, 1, NO).await.spawned, 1);
 }
@@ -323,7 +329,7 @@ pub async fn what_is_no_child_of_a_branch_is_refused(store: Handle) {
     let told = store.submit(at(1), &children(50, 1), None).await;
     assert!(matches!(&told, Err(Error::Invalid(why)) if why.to_string().contains("branch")), "{told:?}");
     let refused = async |step: StepWrites| {
-        refusal(commit(&store, 2, with(change(me, &job, Outcome::Next), step)).await)
+        refusal(commit(&store, 2, with_step(change(me, &job, Outcome::Next), step)).await)
     };
     let keyed = NewJob { key: Some("k".into()), ..child_of(50, NO) };
     assert!(refused(growing(vec![], vec![keyed])).await.contains("key of a child of a branch"));

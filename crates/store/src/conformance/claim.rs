@@ -15,7 +15,7 @@ pub async fn jobs_come_by_rank_across_kinds(store: Handle) {
         store.submit(at(u64::from(n)), &[new], None).await.expect("submit");
     }
     let kinds = [kind("c", 1), kind("a", 1), kind("b", 1)];
-    let all = ClaimRequest { kinds: kinds.into(), ..ask(worker, 1, 7) };
+    let all = ClaimRequest { kinds: kinds.into(), ..claim_request(worker, 1, 7) };
     let first = claim(&store, at(20), &all).await;
     assert_eq!(ids(&first), (0..7).map(|n| id(100 - n)).collect::<Vec<_>>());
     let kinds: Vec<_> = first.iter().map(|job| job.kind.kind.as_str()).collect();
@@ -26,11 +26,21 @@ pub async fn jobs_come_by_rank_across_kinds(store: Handle) {
 
 pub async fn priority_goes_first_and_age_overtakes_it(store: Handle) {
     let worker = worker(&store, 1).await;
-    let with = |n, priority| NewJob { priority, ..job(n) };
-    store.submit(at(0), &[with(1, 5), with(2, 0), with(3, -1), with(4, 100)], None).await.expect("submit");
+    let with_priority = |n, priority| NewJob { priority, ..job(n) };
+    store
+        .submit(
+            at(0),
+            &[with_priority(1, 5), with_priority(2, 0), with_priority(3, -1), with_priority(4, 100)],
+            None,
+        )
+        .await
+        .expect("submit");
     // Six ageing spans later a normal job stands behind the one of priority 5, not before it.
-    store.submit(at(360), &[with(5, 0), with(6, -8), with(7, -6)], None).await.expect("submit");
-    let order = ids(&claim(&store, at(361), &ask(worker, 1, 99)).await);
+    store
+        .submit(at(360), &[with_priority(5, 0), with_priority(6, -8), with_priority(7, -6)], None)
+        .await
+        .expect("submit");
+    let order = ids(&claim(&store, at(361), &claim_request(worker, 1, 99)).await);
     assert_eq!(order, [6, 3, 2, 7, 1, 5, 4].map(id));
 }
 
@@ -39,7 +49,7 @@ pub async fn equal_ranks_come_in_the_order_of_ids(store: Handle) {
     let mut batch = [job(3), job_in(1, "b", QUEUE), job(4), job_in(2, "b", QUEUE)];
     batch[0].tags = vec!["x".into()];
     submit(&store, &batch).await;
-    let both = ClaimRequest { kinds: [kind("b", 1), kind(KIND, 1)].into(), ..ask(worker, 1, 3) };
+    let both = ClaimRequest { kinds: [kind("b", 1), kind(KIND, 1)].into(), ..claim_request(worker, 1, 3) };
     assert_eq!(ids(&claim(&store, at(0), &both).await), [id(1), id(2), id(3)]);
 }
 
@@ -53,30 +63,31 @@ pub async fn only_the_kinds_versions_and_queue_asked_are_taken(store: Handle) {
     for n in 2..=4 {
         before.push(view(&store, id(n)).await);
     }
-    let haul = store.claim(at(0), &ask(worker, 1, 99)).await.expect("claim");
+    let haul = store.claim(at(0), &claim_request(worker, 1, 99)).await.expect("claim");
     assert_eq!(ids(&haul.jobs), [id(1)]);
     assert!(!haul.suspects);
     for n in 2..=4u32 {
         assert_eq!(view(&store, id(n)).await, before[n as usize - 2], "job {n} is untouched");
     }
-    let none = ClaimRequest { kinds: [].into(), ..ask(worker, 2, 99) };
+    let none = ClaimRequest { kinds: [].into(), ..claim_request(worker, 2, 99) };
     assert!(claim(&store, at(0), &none).await.is_empty());
-    let versions = ClaimRequest { kinds: [kind(KIND, 3), kind(KIND, 2)].into(), ..ask(worker, 3, 99) };
+    let versions =
+        ClaimRequest { kinds: [kind(KIND, 3), kind(KIND, 2)].into(), ..claim_request(worker, 3, 99) };
     assert_eq!(ids(&claim(&store, at(0), &versions).await), [id(2)]);
-    let aside = ClaimRequest { queue: "aside".into(), ..ask(worker, 4, 99) };
+    let aside = ClaimRequest { queue: "aside".into(), ..claim_request(worker, 4, 99) };
     assert_eq!(ids(&claim(&store, at(0), &aside).await), [id(4)]);
 }
 
 pub async fn the_limit_holds_and_nothing_is_taken_twice(store: Handle) {
     let (one, two) = (worker(&store, 1).await, worker(&store, 2).await);
     submit(&store, &jobs(1, 10)).await;
-    assert_eq!(ids(&claim(&store, at(0), &ask(one, 1, 4)).await), [1, 2, 3, 4].map(id));
-    assert_eq!(ids(&claim(&store, at(0), &ask(two, 1, 4)).await), [5, 6, 7, 8].map(id));
-    assert!(claim(&store, at(0), &ask(one, 2, 0)).await.is_empty());
-    assert_eq!(ids(&claim(&store, at(0), &ask(one, 3, 4)).await), [9, 10].map(id));
-    assert!(claim(&store, at(0), &ask(two, 2, 4)).await.is_empty());
+    assert_eq!(ids(&claim(&store, at(0), &claim_request(one, 1, 4)).await), [1, 2, 3, 4].map(id));
+    assert_eq!(ids(&claim(&store, at(0), &claim_request(two, 1, 4)).await), [5, 6, 7, 8].map(id));
+    assert!(claim(&store, at(0), &claim_request(one, 2, 0)).await.is_empty());
+    assert_eq!(ids(&claim(&store, at(0), &claim_request(one, 3, 4)).await), [9, 10].map(id));
+    assert!(claim(&store, at(0), &claim_request(two, 2, 4)).await.is_empty());
     assert_eq!(
-        (claims(&store, one).await, claims(&store, two).await),
+        (claim_count(&store, one).await, claim_count(&store, two).await),
         (2, 1),
         "empty claims are not recorded"
     );
@@ -109,7 +120,7 @@ pub async fn a_claim_hands_over_all_that_a_worker_needs(store: Handle) {
     assert_eq!((second.due_at, second.retry_counts), (t(1), vec![0, 2]));
     reap(&store, 2, worker).await;
     let next = super::kit::worker(&store, 2).await;
-    let third = claim(&store, at(2), &ask_alone(next, 1)).await;
+    let third = claim(&store, at(2), &solo_claim_request(next, 1)).await;
     assert_eq!(
         (third[0].epoch, third[0].rev, third[0].attempts, third[0].worker_deaths),
         (Epoch(2), Rev(1), 1, 1)
@@ -119,12 +130,12 @@ pub async fn a_claim_hands_over_all_that_a_worker_needs(store: Handle) {
 pub async fn the_same_number_again_brings_the_same_jobs(store: Handle) {
     let worker = worker(&store, 1).await;
     submit(&store, &jobs(1, 10)).await;
-    let first = claim(&store, at(0), &ask(worker, 1, 4)).await;
-    let again = claim(&store, at(5), &ask(worker, 1, 9)).await;
+    let first = claim(&store, at(0), &claim_request(worker, 1, 4)).await;
+    let again = claim(&store, at(5), &claim_request(worker, 1, 9)).await;
     assert_eq!(first, again);
     assert_eq!(count(&store, State::Ready).await, 6, "the repeat took no more");
     assert_eq!(view(&store, id(1)).await.started_at, Some(t(0)));
-    assert_eq!(claims(&store, worker).await, 1);
+    assert_eq!(claim_count(&store, worker).await, 1);
 }
 
 pub async fn a_repeat_brings_only_what_is_still_claimed(store: Handle) {
@@ -132,23 +143,23 @@ pub async fn a_repeat_brings_only_what_is_still_claimed(store: Handle) {
     let mut batch = jobs(1, 7);
     batch[5].deadline_at = Some(t(2));
     submit(&store, &batch).await;
-    let taken = claim(&store, at(0), &ask(worker, 1, 7)).await;
+    let taken = claim(&store, at(0), &claim_request(worker, 1, 7)).await;
     commit(&store, 1, change(worker, &taken[0], done("x"))).await;
     commit(&store, 1, change(worker, &taken[1], retry(secs(0), &[]))).await;
     commit(&store, 1, change(worker, &taken[2], retry(secs(9), &[]))).await;
-    store.release(at(1), &[held(worker, &taken[3])]).await.expect("release");
-    assert_eq!(due(&store, 2, 9).await.expired, 1);
-    assert_eq!(ids(&claim(&store, at(3), &ask(worker, 1, 7)).await), [id(5), id(7)]);
+    store.release(at(1), &[job_claim(worker, &taken[3])]).await.expect("release");
+    assert_eq!(fire_timers(&store, 2, 9).await.expired, 1);
+    assert_eq!(ids(&claim(&store, at(3), &claim_request(worker, 1, 7)).await), [id(5), id(7)]);
     // A job that came back and was claimed anew belongs to the newer claim only.
-    assert_eq!(ids(&claim(&store, at(3), &ask(worker, 2, 7)).await), [id(4), id(2)]);
-    assert_eq!(ids(&claim(&store, at(3), &ask(worker, 1, 7)).await), [id(5), id(7)]);
+    assert_eq!(ids(&claim(&store, at(3), &claim_request(worker, 2, 7)).await), [id(4), id(2)]);
+    assert_eq!(ids(&claim(&store, at(3), &claim_request(worker, 1, 7)).await), [id(5), id(7)]);
 }
 
 pub async fn a_repeat_of_a_claim_that_took_nothing_may_take(store: Handle) {
     let worker = worker(&store, 1).await;
-    assert!(claim(&store, at(0), &ask(worker, 1, 4)).await.is_empty());
+    assert!(claim(&store, at(0), &claim_request(worker, 1, 4)).await.is_empty());
     submit(&store, &[job(1)]).await;
-    assert_eq!(ids(&claim(&store, at(0), &ask(worker, 1, 4)).await), [id(1)]);
+    assert_eq!(ids(&claim(&store, at(0), &claim_request(worker, 1, 4)).await), [id(1)]);
 }
 
 pub async fn settled_claims_are_forgotten(store: Handle) {
@@ -159,10 +170,15 @@ pub async fn settled_claims_are_forgotten(store: Handle) {
         assert_eq!(commit(&store, 1, change(one, &job, done("x"))).await, CommitOutcome::Committed);
     }
     claim_one(&store, 0, two, 1).await;
-    assert_eq!(claims(&store, one).await, 2);
-    let settling = ClaimRequest { settled: vec![ClaimNo(1), ClaimNo(2), ClaimNo(77)], ..ask(one, 3, 1) };
+    assert_eq!(claim_count(&store, one).await, 2);
+    let settling =
+        ClaimRequest { settled: vec![ClaimNo(1), ClaimNo(2), ClaimNo(77)], ..claim_request(one, 3, 1) };
     assert_eq!(claim(&store, at(1), &settling).await.len(), 1);
-    assert_eq!((claims(&store, one).await, claims(&store, two).await), (1, 1), "only its own are forgotten");
+    assert_eq!(
+        (claim_count(&store, one).await, claim_count(&store, two).await),
+        (1, 1),
+        "only its own are forgotten"
+    );
 }
 
 pub async fn a_dead_or_unknown_worker_claims_nothing(store: Handle) {
@@ -171,7 +187,7 @@ pub async fn a_dead_or_unknown_worker_claims_nothing(store: Handle) {
     reap(&store, 0, dead).await;
     store.retire_worker(at(0), left).await.expect("retire");
     for worker in [dead, left, WorkerId(77)] {
-        let error = store.claim(at(0), &ask(worker, 1, 1)).await.expect_err("refused");
+        let error = store.claim(at(0), &claim_request(worker, 1, 1)).await.expect_err("refused");
         assert!(matches!(error, Error::Dead), "{worker}: {error}");
     }
     assert_eq!(state(&store, id(1)).await, State::Ready);
@@ -181,46 +197,49 @@ pub async fn a_lapsed_lease_claims_nothing_until_renewed(store: Handle) {
     let worker = worker(&store, 1).await;
     submit(&store, &jobs(1, 2)).await;
     let end = LEASE.as_secs();
-    assert_eq!(claim(&store, at(end - 1), &ask(worker, 1, 1)).await.len(), 1);
+    assert_eq!(claim(&store, at(end - 1), &claim_request(worker, 1, 1)).await.len(), 1);
     for number in [1, 2] {
-        let error = store.claim(at(end), &ask(worker, number, 1)).await.expect_err("refused");
+        let error = store.claim(at(end), &claim_request(worker, number, 1)).await.expect_err("refused");
         assert!(matches!(error, Error::Unavailable(_)) && error.is_retryable(), "{error}");
     }
     assert_eq!(state(&store, id(2)).await, State::Ready);
-    assert_eq!(lapsed(&renew(&store, end, worker).await), Some(false));
-    assert_eq!(ids(&claim(&store, at(end), &ask(worker, 2, 1)).await), [id(2)]);
+    assert_eq!(reports_lapsed(&renew(&store, end, worker).await), Some(false));
+    assert_eq!(ids(&claim(&store, at(end), &claim_request(worker, 2, 1)).await), [id(2)]);
 }
 
 pub async fn suspects_are_told_and_only_taken_alone(store: Handle) {
     let (one, two) = (worker(&store, 1).await, worker(&store, 2).await);
     submit(&store, &[job(1), job_in(2, "other", QUEUE), job_in(3, KIND, "aside")]).await;
     claim_one(&store, 0, one, 1).await;
-    let haul = store.claim(at(0), &ask(two, 1, 9)).await.expect("claim");
+    let haul = store.claim(at(0), &claim_request(two, 1, 9)).await.expect("claim");
     assert!(haul.jobs.is_empty() && !haul.suspects);
     reap(&store, 1, one).await;
     submit(&store, &[job(4)]).await;
-    let haul = store.claim(at(2), &ask(two, 1, 9)).await.expect("claim");
+    let haul = store.claim(at(2), &claim_request(two, 1, 9)).await.expect("claim");
     assert_eq!((ids(&haul.jobs), haul.suspects), (vec![id(4)], true));
     let elsewhere = [
-        ClaimRequest { kinds: [kind("other", 1)].into(), ..ask(two, 2, 9) },
-        ClaimRequest { queue: "aside".into(), ..ask(two, 3, 9) },
+        ClaimRequest { kinds: [kind("other", 1)].into(), ..claim_request(two, 2, 9) },
+        ClaimRequest { queue: "aside".into(), ..claim_request(two, 3, 9) },
     ];
     for ask in &elsewhere {
         assert!(!store.claim(at(2), ask).await.expect("claim").suspects, "{ask:?}");
     }
-    let haul = store.claim(at(2), &ask_alone(two, 4)).await.expect("claim");
+    let haul = store.claim(at(2), &solo_claim_request(two, 4)).await.expect("claim");
     assert_eq!((ids(&haul.jobs), haul.suspects), (vec![id(1)], false));
-    assert!(claim(&store, at(2), &ask_alone(two, 5)).await.is_empty(), "ordinary jobs are not taken alone");
+    assert!(
+        claim(&store, at(2), &solo_claim_request(two, 5)).await.is_empty(),
+        "ordinary jobs are not taken alone"
+    );
 }
 
 pub async fn alone_takes_one_suspect_by_rank(store: Handle) {
     let (one, two) = (worker(&store, 1).await, worker(&store, 2).await);
     let batch = [job(1), NewJob { priority: -1, ..job(2) }, job(3)];
     submit(&store, &batch).await;
-    claim(&store, at(0), &ask(one, 1, 9)).await;
+    claim(&store, at(0), &claim_request(one, 1, 9)).await;
     reap(&store, 1, one).await;
     submit(&store, &[job(4)]).await;
-    let alone = ClaimRequest { limit: 9, ..ask_alone(two, 1) };
+    let alone = ClaimRequest { limit: 9, ..solo_claim_request(two, 1) };
     let haul = store.claim(at(1), &alone).await.expect("claim");
     assert_eq!((ids(&haul.jobs), haul.suspects), (vec![id(2)], true));
     let again = store.claim(at(1), &alone).await.expect("claim");
@@ -232,10 +251,10 @@ pub async fn a_retried_suspect_is_an_ordinary_job_again(store: Handle) {
     submit(&store, &[job(1)]).await;
     claim_one(&store, 0, one, 1).await;
     reap(&store, 1, one).await;
-    let suspect = claim(&store, at(1), &ask_alone(two, 1)).await.remove(0);
+    let suspect = claim(&store, at(1), &solo_claim_request(two, 1)).await.remove(0);
     commit(&store, 2, change(two, &suspect, retry(secs(5), &[1]))).await;
-    due(&store, 7, 9).await;
-    let haul = store.claim(at(7), &ask(two, 2, 9)).await.expect("claim");
+    fire_timers(&store, 7, 9).await;
+    let haul = store.claim(at(7), &claim_request(two, 2, 9)).await.expect("claim");
     assert_eq!((ids(&haul.jobs), haul.suspects), (vec![id(1)], false));
     assert_eq!(haul.jobs[0].worker_deaths, 1, "its deaths are not forgotten");
 }

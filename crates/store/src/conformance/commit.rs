@@ -15,7 +15,7 @@ async fn ended(store: &Handle, n: u32) -> Option<JobEnd> {
 }
 
 pub async fn done_keeps_the_output(store: Handle) {
-    let (worker, job) = running(&store, 1).await;
+    let (worker, job) = running_job(&store, 1).await;
     let output = Payload { codec: 5, bytes: vec![0, 255, 7] };
     assert_eq!(
         commit(&store, 9, change(worker, &job, Outcome::Done(output.clone()))).await,
@@ -31,7 +31,7 @@ pub async fn done_keeps_the_output(store: Handle) {
 }
 
 pub async fn failed_keeps_reason_and_error(store: Handle) {
-    let (worker, job) = running(&store, 1).await;
+    let (worker, job) = running_job(&store, 1).await;
     let failure = Failure::stop("no such image").class("image").with_detail(&vec![1, 2]);
     let outcome = Outcome::Failed { reason: Reason::Stopped, failure: failure.clone() };
     assert_eq!(commit(&store, 9, change(worker, &job, outcome)).await, CommitOutcome::Committed);
@@ -49,7 +49,7 @@ pub async fn failed_keeps_reason_and_error(store: Handle) {
 pub async fn every_reason_is_kept(store: Handle) {
     let worker = worker(&store, 1).await;
     submit(&store, &jobs(0, Reason::ALL.len() as u32)).await;
-    let taken = claim(&store, at(0), &ask(worker, 1, 99)).await;
+    let taken = claim(&store, at(0), &claim_request(worker, 1, 99)).await;
     let changes: Vec<_> =
         taken.iter().zip(Reason::ALL).map(|(job, reason)| change(worker, job, failed(reason))).collect();
     let verdicts = store.commit(at(1), &changes).await.expect("commit");
@@ -60,7 +60,7 @@ pub async fn every_reason_is_kept(store: Handle) {
 }
 
 pub async fn cancelled_is_no_failure(store: Handle) {
-    let (worker, job) = running(&store, 1).await;
+    let (worker, job) = running_job(&store, 1).await;
     assert_eq!(commit(&store, 9, change(worker, &job, cancelled())).await, CommitOutcome::Committed);
     let kept = view(&store, id(1)).await;
     assert_eq!((kept.summary.state, kept.summary.reason, kept.summary.attempts), (State::Cancelled, None, 0));
@@ -70,7 +70,7 @@ pub async fn cancelled_is_no_failure(store: Handle) {
 }
 
 pub async fn retry_waits_and_comes_back(store: Handle) {
-    let (worker, job) = running(&store, 1).await;
+    let (worker, job) = running_job(&store, 1).await;
     assert_eq!(
         commit(&store, 10, change(worker, &job, retry(secs(20), &[1, 0]))).await,
         CommitOutcome::Committed
@@ -81,8 +81,8 @@ pub async fn retry_waits_and_comes_back(store: Handle) {
     assert_eq!((kept.spent, kept.summary.finished_at), (vec![1, 0], None));
     assert_eq!(kept.failure, Some(Failure::retry("once more").class("busy")));
     assert_eq!(ended(&store, 1).await, None);
-    assert!(claim(&store, at(29), &ask(worker, 2, 9)).await.is_empty());
-    assert_eq!(due(&store, 30, 9).await.woken, 1);
+    assert!(claim(&store, at(29), &claim_request(worker, 2, 9)).await.is_empty());
+    assert_eq!(fire_timers(&store, 30, 9).await.woken, 1);
     let again = claim_one(&store, 30, worker, 2).await;
     assert_eq!(
         (again.epoch, again.rev, again.attempts, again.retry_counts),
@@ -91,16 +91,16 @@ pub async fn retry_waits_and_comes_back(store: Handle) {
 }
 
 pub async fn retry_without_delay_is_ready_at_once(store: Handle) {
-    let (worker, job) = running(&store, 1).await;
+    let (worker, job) = running_job(&store, 1).await;
     commit(&store, 10, change(worker, &job, retry(secs(0), &[]))).await;
     let kept = view(&store, id(1)).await;
     assert_eq!((kept.summary.state, kept.summary.due_at), (State::Ready, t(10)));
-    assert_eq!(due(&store, 10, 9).await.next_at, None, "no timer was set");
+    assert_eq!(fire_timers(&store, 10, 9).await.next_at, None, "no timer was set");
     assert_eq!(claim_one(&store, 10, worker, 2).await.epoch, Epoch(1));
 }
 
 pub async fn a_retry_beyond_time_is_kept(store: Handle) {
-    let (worker, job) = running(&store, 1).await;
+    let (worker, job) = running_job(&store, 1).await;
     assert_eq!(
         commit(&store, 1, change(worker, &job, retry(Duration::MAX, &[]))).await,
         CommitOutcome::Committed
@@ -110,7 +110,7 @@ pub async fn a_retry_beyond_time_is_kept(store: Handle) {
 }
 
 pub async fn an_undecodable_input_counts_no_attempt(store: Handle) {
-    let (worker, job) = running(&store, 1).await;
+    let (worker, job) = running_job(&store, 1).await;
     commit(&store, 1, change(worker, &job, failed(Reason::Undecodable))).await;
     let kept = view(&store, id(1)).await.summary;
     assert_eq!((kept.state, kept.reason, kept.attempts), (State::Failed, Some(Reason::Undecodable), 0));
@@ -120,7 +120,7 @@ pub async fn an_undecodable_input_counts_no_attempt(store: Handle) {
 pub async fn a_lost_answer_is_committed_and_writes_nothing(store: Handle) {
     let worker = worker(&store, 1).await;
     submit(&store, &jobs(1, 5)).await;
-    let taken = claim(&store, at(0), &ask(worker, 1, 9)).await;
+    let taken = claim(&store, at(0), &claim_request(worker, 1, 9)).await;
     let outcomes =
         [done("x"), failed(Reason::Stopped), cancelled(), retry(secs(9), &[1]), retry(secs(0), &[1])];
     let batch: Vec<Change> = taken.iter().zip(outcomes).map(|(job, how)| change(worker, job, how)).collect();
@@ -136,12 +136,12 @@ pub async fn a_lost_answer_is_committed_and_writes_nothing(store: Handle) {
         assert_eq!(after, before[n as usize - 1], "job {n} is as the first send left it");
     }
     assert_eq!(gates(&store, &[QUEUE, crate::TIMER_GATE]).await, stood);
-    assert_eq!(due(&store, 60, 9).await.woken, 1, "one timer, not two");
-    assert_eq!(claim(&store, at(60), &ask(worker, 2, 9)).await.len(), 2, "each is ready once");
+    assert_eq!(fire_timers(&store, 60, 9).await.woken, 1, "one timer, not two");
+    assert_eq!(claim(&store, at(60), &claim_request(worker, 2, 9)).await.len(), 2, "each is ready once");
 }
 
 pub async fn a_lost_retry_answer_stays_committed_until_the_next_change(store: Handle) {
-    let (worker, job) = running(&store, 1).await;
+    let (worker, job) = running_job(&store, 1).await;
     let first = change(worker, &job, retry(secs(0), &[1]));
     commit(&store, 1, first.clone()).await;
     let again = claim_one(&store, 2, worker, 2).await;
@@ -169,19 +169,19 @@ async fn all_fenced(store: &Handle, stale: &[Change]) {
 }
 
 pub async fn a_released_claim_is_fenced(store: Handle) {
-    let (worker, job) = running(&store, 1).await;
-    store.release(at(1), &[held(worker, &job)]).await.expect("release");
+    let (worker, job) = running_job(&store, 1).await;
+    store.release(at(1), &[job_claim(worker, &job)]).await.expect("release");
     all_fenced(&store, &[change(worker, &job, done("x"))]).await;
     claim_one(&store, 2, worker, 2).await;
     all_fenced(&store, &[change(worker, &job, done("x"))]).await;
 }
 
 pub async fn a_reaped_claim_is_fenced(store: Handle) {
-    let (one, job) = running(&store, 1).await;
+    let (one, job) = running_job(&store, 1).await;
     reap(&store, 1, one).await;
     all_fenced(&store, &[change(one, &job, done("x"))]).await;
     let two = worker(&store, 2).await;
-    let again = claim(&store, at(2), &ask_alone(two, 1)).await.remove(0);
+    let again = claim(&store, at(2), &solo_claim_request(two, 1)).await.remove(0);
     all_fenced(&store, &[change(one, &job, done("x"))]).await;
     assert_eq!(commit(&store, 3, change(two, &again, done("y"))).await, CommitOutcome::Committed);
     all_fenced(&store, &[change(one, &job, done("x"))]).await;
@@ -193,20 +193,20 @@ pub async fn an_expired_job_is_fenced(store: Handle) {
     new.deadline_at = Some(t(5));
     submit(&store, &[new]).await;
     let job = claim_one(&store, 0, worker, 1).await;
-    assert_eq!(due(&store, 5, 9).await.expired, 1);
+    assert_eq!(fire_timers(&store, 5, 9).await.expired, 1);
     all_fenced(&store, &[change(worker, &job, done("x"))]).await;
     assert_eq!(view(&store, id(1)).await.summary.reason, Some(Reason::Expired));
 }
 
 pub async fn a_retired_claim_is_fenced(store: Handle) {
-    let (worker, job) = running(&store, 1).await;
+    let (worker, job) = running_job(&store, 1).await;
     assert_eq!(store.retire_worker(at(1), worker).await.expect("retire"), 1);
     all_fenced(&store, &[change(worker, &job, done("x"))]).await;
 }
 
 pub async fn the_same_worker_with_an_older_epoch_is_fenced(store: Handle) {
-    let (worker, first) = running(&store, 1).await;
-    store.release(at(1), &[held(worker, &first)]).await.expect("release");
+    let (worker, first) = running_job(&store, 1).await;
+    store.release(at(1), &[job_claim(worker, &first)]).await.expect("release");
     let second = claim_one(&store, 1, worker, 2).await;
     assert!(second.epoch > first.epoch && second.rev == first.rev, "only the epoch tells them apart");
     all_fenced(&store, &[change(worker, &first, done("x"))]).await;
@@ -215,16 +215,16 @@ pub async fn the_same_worker_with_an_older_epoch_is_fenced(store: Handle) {
 }
 
 pub async fn a_stale_rev_is_fenced(store: Handle) {
-    let (worker, first) = running(&store, 1).await;
+    let (worker, first) = running_job(&store, 1).await;
     commit(&store, 1, change(worker, &first, retry(secs(0), &[]))).await;
     let second = claim_one(&store, 1, worker, 2).await;
-    let with = |rev| Change { rev, ..change(worker, &second, done("x")) };
-    all_fenced(&store, &[with(Rev(0)), with(Rev(2)), with(Rev(7))]).await;
-    assert_eq!(commit(&store, 2, with(Rev(1))).await, CommitOutcome::Committed);
+    let with_rev = |rev| Change { rev, ..change(worker, &second, done("x")) };
+    all_fenced(&store, &[with_rev(Rev(0)), with_rev(Rev(2)), with_rev(Rev(7))]).await;
+    assert_eq!(commit(&store, 2, with_rev(Rev(1))).await, CommitOutcome::Committed);
 }
 
 pub async fn an_unknown_job_is_fenced(store: Handle) {
-    let (worker, job) = running(&store, 1).await;
+    let (worker, job) = running_job(&store, 1).await;
     let unknown = Change { job: id(99), ..change(worker, &job, done("x")) };
     let verdicts = store.commit(at(1), &[unknown, change(worker, &job, done("x"))]).await.expect("commit");
     assert_eq!(verdicts, [CommitOutcome::Fenced, CommitOutcome::Committed]);
@@ -233,7 +233,7 @@ pub async fn an_unknown_job_is_fenced(store: Handle) {
 pub async fn an_output_above_the_limit_is_refused_alone(store: Handle) {
     let worker = worker(&store, 1).await;
     submit(&store, &jobs(1, 3)).await;
-    let taken = claim(&store, at(0), &ask(worker, 1, 9)).await;
+    let taken = claim(&store, at(0), &claim_request(worker, 1, 9)).await;
     let most = store.limits().payload;
     let sized = |len| Outcome::Done(Payload::json(vec![b'1'; len]));
     let batch = [
@@ -253,9 +253,9 @@ pub async fn an_output_above_the_limit_is_refused_alone(store: Handle) {
 pub async fn five_hundred_mixed_changes_in_one_batch(store: Handle) {
     let worker = worker(&store, 1).await;
     submit(&store, &jobs(0, 500)).await;
-    let taken = claim(&store, at(0), &ask(worker, 1, 500)).await;
+    let taken = claim(&store, at(0), &claim_request(worker, 1, 500)).await;
     let stale: Vec<_> =
-        taken.iter().filter(|job| job.input.bytes.ends_with(b"7")).map(|j| held(worker, j)).collect();
+        taken.iter().filter(|job| job.input.bytes.ends_with(b"7")).map(|j| job_claim(worker, j)).collect();
     assert_eq!(store.release(at(1), &stale).await.expect("release"), 50);
     let too_large = Outcome::Done(Payload::json(vec![b'1'; store.limits().payload + 1]));
     let outcome = |n: usize| match n % 10 {
@@ -297,34 +297,38 @@ pub async fn the_deadline_is_gone_after_the_end(store: Handle) {
     let mut batch = jobs(1, 4);
     batch.iter_mut().for_each(|job| job.deadline_at = Some(t(100)));
     submit(&store, &batch).await;
-    let taken = claim(&store, at(0), &ask(worker, 1, 9)).await;
+    let taken = claim(&store, at(0), &claim_request(worker, 1, 9)).await;
     let outcomes = [done("x"), failed(Reason::Stopped), cancelled(), retry(secs(0), &[])];
     for (job, outcome) in taken.iter().zip(outcomes) {
         commit(&store, 1, change(worker, job, outcome)).await;
     }
-    assert_eq!(due(&store, 2, 9).await.next_at, Some(t(100)), "the retried one still has its deadline");
+    assert_eq!(
+        fire_timers(&store, 2, 9).await.next_at,
+        Some(t(100)),
+        "the retried one still has its deadline"
+    );
     let again = claim_one(&store, 2, worker, 2).await;
     commit(&store, 3, change(worker, &again, done("x"))).await;
-    assert_eq!(due(&store, 4, 9).await.next_at, None, "the timers are gone, not just without effect");
+    assert_eq!(fire_timers(&store, 4, 9).await.next_at, None, "the timers are gone, not just without effect");
     store
-        .submit(at(5), &[NewJob { deadline_at: Some(t(200)), ..job(9) }], born(worker, 3))
+        .submit(at(5), &[NewJob { deadline_at: Some(t(200)), ..job(9) }], claim_on_submit(worker, 3))
         .await
         .expect("submit");
-    let born = claim(&store, at(5), &ask(worker, 3, 1)).await.remove(0);
+    let born = claim(&store, at(5), &claim_request(worker, 3, 1)).await.remove(0);
     commit(&store, 6, change(worker, &born, done("x"))).await;
-    assert_eq!(due(&store, 7, 9).await.next_at, None, "nor is that of a job born claimed");
-    assert_eq!(due(&store, 300, 9).await.expired, 0);
+    assert_eq!(fire_timers(&store, 7, 9).await.next_at, None, "nor is that of a job born claimed");
+    assert_eq!(fire_timers(&store, 300, 9).await.expired, 0);
     assert_eq!(state(&store, id(1)).await, State::Done);
 }
 
 pub async fn a_lapsed_lease_is_no_fence(store: Handle) {
-    let (worker, job) = running(&store, 1).await;
+    let (worker, job) = running_job(&store, 1).await;
     let late = LEASE.as_secs() + 50;
     assert_eq!(commit(&store, late, change(worker, &job, done("x"))).await, CommitOutcome::Committed);
 }
 
 pub async fn histories_keep_every_failed_attempt(store: Handle) {
-    let (worker, mut job) = running(&store, 1).await;
+    let (worker, mut job) = running_job(&store, 1).await;
     for n in 1..=4u32 {
         let failure = Failure::retry(format!("try {n}"));
         let outcome = Outcome::Retry { after: secs(0), retry_counts: vec![n], failure: Some(failure) };
@@ -349,7 +353,7 @@ pub async fn histories_keep_every_failed_attempt(store: Handle) {
 }
 
 pub async fn errors_are_cleaned_before_they_are_kept(store: Handle) {
-    let (worker, job) = running(&store, 1).await;
+    let (worker, job) = running_job(&store, 1).await;
     let failure = Failure::retry("a\0b".to_owned() + &"é".repeat(limits::MAX_MESSAGE_BYTES))
         .class("c\0".to_owned() + &"d".repeat(500))
         .with_detail(&"nul \0 and quote \" and ü");
@@ -371,7 +375,7 @@ pub async fn another_change_of_the_same_claim_is_no_repeat(store: Handle) {
     let me = worker(&store, 1).await;
     submit(&store, &(1..=5).map(|n| machine(n, "Begin")).collect::<Vec<_>>()).await;
     let outcomes =
-        [done("x"), failed(Reason::Stopped), cancelled(), retry(secs(1), &[]), wait_for("go", None)];
+        [done("x"), failed(Reason::Stopped), cancelled(), retry(secs(1), &[]), wait_for_signal("go", None)];
     for (number, outcome) in (1..).zip(outcomes) {
         let job = claim_one(&store, 0, me, number).await;
         commit(&store, 1, change(me, &job, Outcome::Next)).await;
@@ -381,7 +385,7 @@ pub async fn another_change_of_the_same_claim_is_no_repeat(store: Handle) {
             assert_eq!(commit(&store, 2, other.clone()).await, CommitOutcome::Fenced, "{outcome:?}");
         }
         assert_eq!(state(&store, job.id).await, State::Running, "{outcome:?}");
-        assert_eq!(store.release(at(3), &[held(me, &job)]).await.expect("release"), 1, "{outcome:?}");
+        assert_eq!(store.release(at(3), &[job_claim(me, &job)]).await.expect("release"), 1, "{outcome:?}");
         assert_eq!(commit(&store, 4, change(me, &job, Outcome::Next)).await, CommitOutcome::Halted);
         store
             .control()

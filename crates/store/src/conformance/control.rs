@@ -23,22 +23,22 @@ fn says(did: &ControlOutcome, text: &str) {
 
 /// Claims whatever may be claimed.
 async fn take(store: &Handle, now: u64, worker: WorkerId, number: i64) -> Vec<ClaimedJob> {
-    claim(store, at(now), &ask(worker, number, 99)).await
+    claim(store, at(now), &claim_request(worker, number, 99)).await
 }
 
 pub async fn a_paused_job_is_not_claimed_until_it_is_resumed(store: Handle) {
     let worker = worker(&store, 1).await;
     submit(&store, &jobs(1, 2)).await;
-    assert_eq!(act(&store, 1, 1, JobAction::Pause).await, ControlOutcome::Done);
+    assert_eq!(act_on_job(&store, 1, 1, JobAction::Pause).await, ControlOutcome::Done);
     assert_eq!(state(&store, id(1)).await, State::Ready);
     let pause = holds(&store, 1).await.paused.expect("it is paused");
     assert_eq!((pause.at, pause.author.as_str()), (t(1), "someone"));
     assert_eq!(ids(&take(&store, 2, worker, 1).await), [id(2)]);
-    says(&act(&store, 2, 1, JobAction::Pause).await, "paused by someone before");
+    says(&act_on_job(&store, 2, 1, JobAction::Pause).await, "paused by someone before");
     let before = gates(&store, &[QUEUE]).await;
-    assert_eq!(act(&store, 3, 1, JobAction::Resume).await, ControlOutcome::Done);
+    assert_eq!(act_on_job(&store, 3, 1, JobAction::Resume).await, ControlOutcome::Done);
     assert_ne!(gates(&store, &[QUEUE]).await, before);
-    says(&act(&store, 3, 1, JobAction::Resume).await, "not paused");
+    says(&act_on_job(&store, 3, 1, JobAction::Resume).await, "not paused");
     assert_eq!(view(&store, id(1)).await.summary.due_at, t(0), "it stands where it stood");
     assert_eq!(ids(&take(&store, 4, worker, 2).await), [id(1)]);
 }
@@ -48,14 +48,14 @@ pub async fn a_scheduled_job_is_set_aside_when_it_is_due(store: Handle) {
     let later = |n| NewJob { when: When::At(t(10)), ..job(n) };
     submit(&store, &[later(1), later(2)]).await;
     for n in [1, 2] {
-        assert_eq!(act(&store, 1, n, JobAction::Pause).await, ControlOutcome::Done);
+        assert_eq!(act_on_job(&store, 1, n, JobAction::Pause).await, ControlOutcome::Done);
     }
-    assert_eq!(act(&store, 5, 2, JobAction::Resume).await, ControlOutcome::Done);
+    assert_eq!(act_on_job(&store, 5, 2, JobAction::Resume).await, ControlOutcome::Done);
     assert_eq!((state(&store, id(1)).await, count(&store, State::Scheduled).await), (State::Scheduled, 2));
-    assert_eq!(due(&store, 10, 9).await.woken, 2);
+    assert_eq!(fire_timers(&store, 10, 9).await.woken, 2);
     assert_eq!(count(&store, State::Ready).await, 2);
     assert_eq!(ids(&take(&store, 10, worker, 1).await), [id(2)], "taken back in time");
-    assert_eq!(act(&store, 11, 1, JobAction::Resume).await, ControlOutcome::Done);
+    assert_eq!(act_on_job(&store, 11, 1, JobAction::Resume).await, ControlOutcome::Done);
     assert_eq!(ids(&take(&store, 11, worker, 2).await), [id(1)]);
 }
 
@@ -64,7 +64,7 @@ pub async fn a_running_job_runs_on_and_is_set_aside_when_it_comes_back(store: Ha
     submit(&store, &jobs(1, 4)).await;
     let taken = take(&store, 0, worker, 1).await;
     for n in 1..=4 {
-        assert_eq!(act(&store, 1, n, JobAction::Pause).await, ControlOutcome::Done);
+        assert_eq!(act_on_job(&store, 1, n, JobAction::Pause).await, ControlOutcome::Done);
         assert_eq!(state(&store, id(n)).await, State::Running);
     }
     assert_eq!(commit(&store, 2, change(worker, &taken[0], done("x"))).await, CommitOutcome::Committed);
@@ -77,26 +77,26 @@ pub async fn a_running_job_runs_on_and_is_set_aside_when_it_comes_back(store: Ha
         CommitOutcome::Committed
     );
     reap(&store, 3, worker).await;
-    assert_eq!(due(&store, 7, 9).await.woken, 1);
+    assert_eq!(fire_timers(&store, 7, 9).await.woken, 1);
     let other = super::kit::worker(&store, 2).await;
     assert!(take(&store, 8, other, 1).await.is_empty());
-    assert!(claim(&store, at(8), &ask_alone(other, 2)).await.is_empty(), "nor the suspect");
+    assert!(claim(&store, at(8), &solo_claim_request(other, 2)).await.is_empty(), "nor the suspect");
     assert_eq!((count(&store, State::Ready).await, state(&store, id(1)).await), (3, State::Done));
     assert_eq!(store.inspect().holds(id(1)).await.expect("holds"), None, "what has ended is not held");
     for n in 2..=4 {
-        assert_eq!(act(&store, 9, n, JobAction::Resume).await, ControlOutcome::Done, "job {n}");
+        assert_eq!(act_on_job(&store, 9, n, JobAction::Resume).await, ControlOutcome::Done, "job {n}");
     }
     assert_eq!(ids(&take(&store, 9, other, 3).await), [2, 3].map(id));
-    assert_eq!(ids(&claim(&store, at(9), &ask_alone(other, 4)).await), [id(4)]);
+    assert_eq!(ids(&claim(&store, at(9), &solo_claim_request(other, 4)).await), [id(4)]);
 }
 
 pub async fn a_paused_job_gives_up_its_place_in_line_and_takes_it_back(store: Handle) {
     let worker = worker(&store, 1).await;
-    submit(&store, &[keyed(1, "k"), keyed(2, "k"), keyed(3, "k")]).await;
+    submit(&store, &[serial_job(1, "k"), serial_job(2, "k"), serial_job(3, "k")]).await;
     let first = take(&store, 0, worker, 1).await.remove(0);
-    assert_eq!(act(&store, 1, 2, JobAction::Pause).await, ControlOutcome::Done);
+    assert_eq!(act_on_job(&store, 1, 2, JobAction::Pause).await, ControlOutcome::Done);
     assert_eq!(holds(&store, 3).await.serial.expect("it has a key").ahead, 0);
-    assert_eq!(act(&store, 2, 2, JobAction::Resume).await, ControlOutcome::Done);
+    assert_eq!(act_on_job(&store, 2, 2, JobAction::Resume).await, ControlOutcome::Done);
     assert_eq!(holds(&store, 3).await.serial.expect("it has a key").ahead, 1);
     commit(&store, 3, change(worker, &first, done("x"))).await;
     assert_eq!(ids(&take(&store, 3, worker, 2).await), [id(2)]);
@@ -105,13 +105,13 @@ pub async fn a_paused_job_gives_up_its_place_in_line_and_takes_it_back(store: Ha
 pub async fn what_is_paused_still_expires_and_is_cancelled(store: Handle) {
     submit(&store, &[NewJob { deadline_at: Some(t(5)), ..job(1) }, job(2)]).await;
     for n in [1, 2] {
-        assert_eq!(act(&store, 1, n, JobAction::Pause).await, ControlOutcome::Done);
+        assert_eq!(act_on_job(&store, 1, n, JobAction::Pause).await, ControlOutcome::Done);
     }
-    assert_eq!(act(&store, 2, 2, cancel(9)).await, ControlOutcome::Done);
-    assert_eq!(due(&store, 5, 9).await.expired, 1);
+    assert_eq!(act_on_job(&store, 2, 2, cancel(9)).await, ControlOutcome::Done);
+    assert_eq!(fire_timers(&store, 5, 9).await.expired, 1);
     for (n, state) in [(1, "failed"), (2, "cancelled")] {
-        says(&act(&store, 6, n, JobAction::Pause).await, state);
-        says(&act(&store, 6, n, JobAction::Resume).await, "not paused");
+        says(&act_on_job(&store, 6, n, JobAction::Pause).await, state);
+        says(&act_on_job(&store, 6, n, JobAction::Resume).await, "not paused");
     }
 }
 
@@ -122,21 +122,21 @@ pub async fn nothing_is_claimed_from_a_paused_queue(store: Handle) {
     let mine = claim_one(&store, 0, two, 1).await;
     reap(&store, 0, one).await;
     let pause = AdminAction::PauseQueue(QUEUE.into());
-    rule(&store, 1, pause.clone()).await;
+    administer(&store, 1, pause.clone()).await;
     says(
-        &store.control().administer(at(1), &pause, &someone()).await.expect("rule"),
+        &store.control().administer(at(1), &pause, &actor()).await.expect("rule"),
         "paused by someone before",
     );
     submit(&store, &[job(3), job_in(4, KIND, "aside")]).await;
-    let haul = store.claim(at(2), &ask(two, 2, 9)).await.expect("claim");
+    let haul = store.claim(at(2), &claim_request(two, 2, 9)).await.expect("claim");
     assert!(haul.jobs.is_empty() && !haul.suspects && !haul.more, "{haul:?}");
-    assert!(claim(&store, at(2), &ask_alone(two, 3)).await.is_empty());
+    assert!(claim(&store, at(2), &solo_claim_request(two, 3)).await.is_empty());
     assert_eq!(
-        ids(&claim(&store, at(2), &ask(two, 1, 1)).await),
+        ids(&claim(&store, at(2), &claim_request(two, 1, 1)).await),
         [mine.id],
         "what was claimed before is told"
     );
-    let aside = ClaimRequest { queue: "aside".into(), ..ask(two, 4, 9) };
+    let aside = ClaimRequest { queue: "aside".into(), ..claim_request(two, 4, 9) };
     assert_eq!(claim(&store, at(2), &aside).await.len(), 1, "another queue goes on");
     let held = holds(&store, 3).await.queue_paused.expect("its queue is paused");
     assert_eq!((held.at, held.author.as_str()), (t(1), "someone"));
@@ -144,30 +144,30 @@ pub async fn nothing_is_claimed_from_a_paused_queue(store: Handle) {
     let shown: Vec<_> = queues.iter().map(|queue| (queue.name.as_str(), queue.paused.is_some())).collect();
     assert_eq!(shown, [("aside", false), (QUEUE, true)]);
     let before = gates(&store, &[QUEUE]).await;
-    rule(&store, 3, AdminAction::ResumeQueue(QUEUE.into())).await;
+    administer(&store, 3, AdminAction::ResumeQueue(QUEUE.into())).await;
     assert_ne!(gates(&store, &[QUEUE]).await, before);
     let resume = AdminAction::ResumeQueue(QUEUE.into());
-    says(&store.control().administer(at(3), &resume, &someone()).await.expect("rule"), "not paused");
-    let haul = store.claim(at(3), &ask(two, 5, 9)).await.expect("claim");
+    says(&store.control().administer(at(3), &resume, &actor()).await.expect("rule"), "not paused");
+    let haul = store.claim(at(3), &claim_request(two, 5, 9)).await.expect("claim");
     assert!(haul.suspects && ids(&haul.jobs) == [id(3)], "{haul:?}");
 }
 
 pub async fn a_queue_may_be_paused_before_it_is_used(store: Handle) {
     let worker = worker(&store, 1).await;
-    rule(&store, 0, AdminAction::PauseQueue(QUEUE.into())).await;
+    administer(&store, 0, AdminAction::PauseQueue(QUEUE.into())).await;
     submit(&store, &[job(1)]).await;
     assert!(take(&store, 1, worker, 1).await.is_empty());
     let unknown = AdminAction::ResumeQueue("nobody".into());
-    says(&store.control().administer(at(1), &unknown, &someone()).await.expect("rule"), "not paused");
-    rule(&store, 2, AdminAction::ResumeQueue(QUEUE.into())).await;
+    says(&store.control().administer(at(1), &unknown, &actor()).await.expect("rule"), "not paused");
+    administer(&store, 2, AdminAction::ResumeQueue(QUEUE.into())).await;
     assert_eq!(take(&store, 2, worker, 2).await.len(), 1);
 }
 
 pub async fn what_waits_is_cancelled_at_once(store: Handle) {
     let worker = worker(&store, 1).await;
     let waiting = NewJob { when: When::At(t(10)), deadline_at: Some(t(20)), ..job(1) };
-    submit(&store, &[waiting, job(2), keyed(3, "k"), keyed(4, "k"), job(5)]).await;
-    assert_eq!(act(&store, 1, 5, JobAction::Pause).await, ControlOutcome::Done);
+    submit(&store, &[waiting, job(2), serial_job(3, "k"), serial_job(4, "k"), job(5)]).await;
+    assert_eq!(act_on_job(&store, 1, 5, JobAction::Pause).await, ControlOutcome::Done);
     let by = Actor::new("ops").note("wrong input");
     let ids: Vec<_> = (1..=5).map(id).collect();
     let did = store.control().act_on_jobs(at(2), &ids, cancel(9), &by).await.expect("act");
@@ -180,16 +180,16 @@ pub async fn what_waits_is_cancelled_at_once(store: Handle) {
         let ended = store.job_ends(&[id]).await.expect("ended").remove(0);
         assert_eq!(ended, Some(JobEnd::Cancelled(expected)));
     }
-    let rest = due(&store, 30, 9).await;
+    let rest = fire_timers(&store, 30, 9).await;
     assert_eq!((rest.woken, rest.expired, rest.next_at), (0, 0, None), "no timer is left");
     assert!(take(&store, 30, worker, 1).await.is_empty());
-    says(&act(&store, 31, 2, cancel(0)).await, "cancelled already");
+    says(&act_on_job(&store, 31, 2, cancel(0)).await, "cancelled already");
 }
 
 pub async fn what_runs_is_told_and_may_finish_in_time(store: Handle) {
-    let (worker, claimed) = running(&store, 1).await;
+    let (worker, claimed) = running_job(&store, 1).await;
     let before = gates(&store, &[CANCEL_GATE, TIMER_GATE, QUEUE]).await;
-    assert_eq!(act(&store, 5, 1, cancel(10)).await, ControlOutcome::CancelRequested);
+    assert_eq!(act_on_job(&store, 5, 1, cancel(10)).await, ControlOutcome::CancelRequested);
     let after = gates(&store, &[CANCEL_GATE, TIMER_GATE, QUEUE]).await;
     assert!(after[0] != before[0] && after[1] != before[1] && after[2] == before[2]);
     let order =
@@ -198,24 +198,24 @@ pub async fn what_runs_is_told_and_may_finish_in_time(store: Handle) {
     assert!(store.cancel_requests(WorkerId(99)).await.expect("orders").is_empty());
     let told = holds(&store, 1).await.cancel_requested.expect("it was told");
     assert_eq!((told.deadline_at, told.author.as_str()), (t(15), "someone"));
-    says(&act(&store, 6, 1, cancel(10)).await, "told to end before");
-    says(&act(&store, 6, 1, JobAction::Pause).await, "being cancelled");
+    says(&act_on_job(&store, 6, 1, cancel(10)).await, "told to end before");
+    says(&act_on_job(&store, 6, 1, JobAction::Pause).await, "being cancelled");
     assert_eq!(state(&store, id(1)).await, State::Running);
     assert_eq!(commit(&store, 7, change(worker, &claimed, done("in time"))).await, CommitOutcome::Committed);
     assert_eq!(state(&store, id(1)).await, State::Done);
     assert!(store.cancel_requests(worker).await.expect("orders").is_empty());
-    assert_eq!(due(&store, 20, 9).await.next_at, None, "nothing is left to fire");
+    assert_eq!(fire_timers(&store, 20, 9).await.next_at, None, "nothing is left to fire");
 }
 
 pub async fn what_was_told_and_does_not_end_is_ended(store: Handle) {
-    let (worker, claimed) = running(&store, 1).await;
+    let (worker, claimed) = running_job(&store, 1).await;
     let by = Actor::new("ops").note("stuck");
     let told = store.control().act_on_jobs(at(5), &[id(1)], cancel(10), &by).await.expect("act");
     assert_eq!(
-        (told, due(&store, 14, 9).await.next_at),
+        (told, fire_timers(&store, 14, 9).await.next_at),
         (vec![ControlOutcome::CancelRequested], Some(t(15)))
     );
-    let fired = due(&store, 15, 9).await;
+    let fired = fire_timers(&store, 15, 9).await;
     assert_eq!((fired.cancelled, fired.expired, fired.woken, fired.next_at), (1, 0, 0, None));
     let kept = view(&store, id(1)).await;
     assert_eq!((kept.summary.state, kept.epoch), (State::Cancelled, Epoch(1)));
@@ -230,28 +230,28 @@ pub async fn what_was_told_is_not_claimed_again(store: Handle) {
     submit(&store, &jobs(1, 4)).await;
     let taken = take(&store, 0, worker, 1).await;
     for n in 1..=4 {
-        assert_eq!(act(&store, 1, n, cancel(30)).await, ControlOutcome::CancelRequested);
+        assert_eq!(act_on_job(&store, 1, n, cancel(30)).await, ControlOutcome::CancelRequested);
     }
-    store.release(at(2), &[held(worker, &taken[0])]).await.expect("release");
+    store.release(at(2), &[job_claim(worker, &taken[0])]).await.expect("release");
     commit(&store, 2, change(worker, &taken[1], retry(secs(0), &[]))).await;
     commit(&store, 2, change(worker, &taken[2], retry(secs(3), &[]))).await;
     assert_eq!(commit(&store, 2, change(worker, &taken[3], cancelled())).await, CommitOutcome::Committed);
-    assert_eq!(due(&store, 5, 9).await.woken, 1);
+    assert_eq!(fire_timers(&store, 5, 9).await.woken, 1);
     assert!(take(&store, 6, worker, 2).await.is_empty());
-    says(&act(&store, 6, 2, JobAction::Resume).await, "not paused");
-    assert_eq!(act(&store, 7, 1, cancel(0)).await, ControlOutcome::Done, "it runs no longer");
-    assert_eq!(due(&store, 31, 9).await.cancelled, 2);
+    says(&act_on_job(&store, 6, 2, JobAction::Resume).await, "not paused");
+    assert_eq!(act_on_job(&store, 7, 1, cancel(0)).await, ControlOutcome::Done, "it runs no longer");
+    assert_eq!(fire_timers(&store, 31, 9).await.cancelled, 2);
     assert_eq!(count(&store, State::Cancelled).await, 4);
-    assert_eq!(due(&store, 99, 9).await.next_at, None);
+    assert_eq!(fire_timers(&store, 99, 9).await.next_at, None);
 }
 
 pub async fn a_deadline_ends_what_was_told(store: Handle) {
     let worker = worker(&store, 1).await;
     submit(&store, &[NewJob { deadline_at: Some(t(10)), ..job(1) }]).await;
     claim_one(&store, 0, worker, 1).await;
-    assert_eq!(act(&store, 1, 1, JobAction::Pause).await, ControlOutcome::Done);
-    assert_eq!(act(&store, 1, 1, cancel(60)).await, ControlOutcome::CancelRequested);
-    let fired = due(&store, 10, 9).await;
+    assert_eq!(act_on_job(&store, 1, 1, JobAction::Pause).await, ControlOutcome::Done);
+    assert_eq!(act_on_job(&store, 1, 1, cancel(60)).await, ControlOutcome::CancelRequested);
+    let fired = fire_timers(&store, 10, 9).await;
     assert_eq!((fired.expired, fired.cancelled, fired.next_at), (1, 0, None));
     assert!(store.cancel_requests(worker).await.expect("orders").is_empty());
     assert_eq!(view(&store, id(1)).await.summary.reason, Some(Reason::Expired));
@@ -267,11 +267,11 @@ pub async fn a_retry_begins_anew(store: Handle) {
     let again = claim_one(&store, 3, other, 1).await;
     assert_eq!(again.id, id(1), "the other is a suspect");
     commit(&store, 4, change(other, &again, failed(Reason::Stopped))).await;
-    assert_eq!(act(&store, 4, 2, cancel(0)).await, ControlOutcome::Done);
+    assert_eq!(act_on_job(&store, 4, 2, cancel(0)).await, ControlOutcome::Done);
     let before = gates(&store, &[QUEUE, TIMER_GATE]).await;
     for n in [1, 2] {
-        assert_eq!(act(&store, 100, n, JobAction::Retry).await, ControlOutcome::Done);
-        says(&act(&store, 100, n, JobAction::Retry).await, "ready");
+        assert_eq!(act_on_job(&store, 100, n, JobAction::Retry).await, ControlOutcome::Done);
+        says(&act_on_job(&store, 100, n, JobAction::Retry).await, "ready");
         let kept = view(&store, id(n)).await;
         let summary = &kept.summary;
         assert_eq!((summary.state, summary.reason, summary.finished_at), (State::Ready, None, None));
@@ -283,14 +283,14 @@ pub async fn a_retry_begins_anew(store: Handle) {
     assert_eq!(commit(&store, 101, change(worker, &taken[1], done("zombie"))).await, CommitOutcome::Fenced);
     assert_eq!(history(&store, id(1)).await.len(), 2, "what was tried is kept");
     assert_eq!(ids(&take(&store, 101, other, 2).await), [1, 2].map(id), "no suspect any more");
-    assert_eq!(due(&store, 150, 9).await.expired, 1);
+    assert_eq!(fire_timers(&store, 150, 9).await.expired, 1);
 }
 
 pub async fn a_retried_job_goes_to_the_end_of_its_line(store: Handle) {
     let worker = worker(&store, 1).await;
-    submit(&store, &[keyed(1, "k"), keyed(2, "k"), keyed(3, "k")]).await;
-    assert_eq!(act(&store, 1, 2, cancel(0)).await, ControlOutcome::Done);
-    assert_eq!(act(&store, 2, 2, JobAction::Retry).await, ControlOutcome::Done);
+    submit(&store, &[serial_job(1, "k"), serial_job(2, "k"), serial_job(3, "k")]).await;
+    assert_eq!(act_on_job(&store, 1, 2, cancel(0)).await, ControlOutcome::Done);
+    assert_eq!(act_on_job(&store, 2, 2, JobAction::Retry).await, ControlOutcome::Done);
     for (number, n) in [(1, 1), (2, 3), (3, 2)] {
         let taken = take(&store, 3, worker, number).await;
         assert_eq!(ids(&taken), [id(n)]);
@@ -299,12 +299,12 @@ pub async fn a_retried_job_goes_to_the_end_of_its_line(store: Handle) {
 }
 
 pub async fn what_is_done_or_live_is_not_retried(store: Handle) {
-    let (worker, claimed) = running(&store, 1).await;
-    says(&act(&store, 1, 1, JobAction::Retry).await, "running");
+    let (worker, claimed) = running_job(&store, 1).await;
+    says(&act_on_job(&store, 1, 1, JobAction::Retry).await, "running");
     commit(&store, 1, change(worker, &claimed, done("x"))).await;
-    says(&act(&store, 2, 1, JobAction::Retry).await, "done");
-    assert!(matches!(act(&store, 2, 1, JobAction::Retry).await, ControlOutcome::Refused(_)));
-    assert_eq!(act(&store, 2, 99, JobAction::Retry).await, ControlOutcome::Unknown);
+    says(&act_on_job(&store, 2, 1, JobAction::Retry).await, "done");
+    assert!(matches!(act_on_job(&store, 2, 1, JobAction::Retry).await, ControlOutcome::Refused(_)));
+    assert_eq!(act_on_job(&store, 2, 99, JobAction::Retry).await, ControlOutcome::Unknown);
 }
 
 pub async fn priority_moves_a_ready_job_and_is_kept_of_others(store: Handle) {
@@ -312,21 +312,21 @@ pub async fn priority_moves_a_ready_job_and_is_kept_of_others(store: Handle) {
     let later = NewJob { when: When::At(t(10)), ..job(4) };
     submit(&store, &[job(1), job(2), job(3), later]).await;
     let before = gates(&store, &[QUEUE]).await;
-    assert_eq!(act(&store, 1, 3, JobAction::Priority(-5)).await, ControlOutcome::Done);
+    assert_eq!(act_on_job(&store, 1, 3, JobAction::Priority(-5)).await, ControlOutcome::Done);
     assert_ne!(gates(&store, &[QUEUE]).await, before);
-    assert_eq!(act(&store, 1, 1, JobAction::Priority(7)).await, ControlOutcome::Done);
-    assert_eq!(act(&store, 1, 4, JobAction::Priority(-100)).await, ControlOutcome::Done);
-    says(&act(&store, 1, 4, JobAction::Priority(-100)).await, "its priority is -100");
+    assert_eq!(act_on_job(&store, 1, 1, JobAction::Priority(7)).await, ControlOutcome::Done);
+    assert_eq!(act_on_job(&store, 1, 4, JobAction::Priority(-100)).await, ControlOutcome::Done);
+    says(&act_on_job(&store, 1, 4, JobAction::Priority(-100)).await, "its priority is -100");
     let first = claim_one(&store, 2, worker, 1).await;
     assert_eq!(first.id, id(3));
-    assert_eq!(act(&store, 2, 3, JobAction::Priority(9)).await, ControlOutcome::Done, "while it runs");
-    store.release(at(2), &[held(worker, &first)]).await.expect("release");
-    due(&store, 10, 9).await;
+    assert_eq!(act_on_job(&store, 2, 3, JobAction::Priority(9)).await, ControlOutcome::Done, "while it runs");
+    store.release(at(2), &[job_claim(worker, &first)]).await.expect("release");
+    fire_timers(&store, 10, 9).await;
     assert_eq!(ids(&take(&store, 10, worker, 2).await), [4, 2, 1, 3].map(id));
     assert_eq!(view(&store, id(1)).await.summary.priority, 7);
-    assert_eq!(act(&store, 11, 4, cancel(0)).await, ControlOutcome::CancelRequested);
-    due(&store, 11, 9).await;
-    says(&act(&store, 12, 4, JobAction::Priority(1)).await, "retry it first");
+    assert_eq!(act_on_job(&store, 11, 4, cancel(0)).await, ControlOutcome::CancelRequested);
+    fire_timers(&store, 11, 9).await;
+    says(&act_on_job(&store, 12, 4, JobAction::Priority(1)).await, "retry it first");
 }
 
 pub async fn whatever_is_done_is_in_the_audit_log(store: Handle) {
@@ -339,10 +339,10 @@ pub async fn whatever_is_done_is_in_the_audit_log(store: Handle) {
         (&ControlOutcome::Done, &ControlOutcome::Done, &ControlOutcome::Unknown)
     );
     says(&did[2], "paused by ops before");
-    act(&store, 2, 1, JobAction::Priority(-3)).await;
-    rule(&store, 3, AdminAction::PauseQueue(QUEUE.into())).await;
-    rule(&store, 4, AdminAction::Limit(RateLimit::per_second("api", 7))).await;
-    rule(&store, 5, AdminAction::Slots { key: "k".into(), slots: 2 }).await;
+    act_on_job(&store, 2, 1, JobAction::Priority(-3)).await;
+    administer(&store, 3, AdminAction::PauseQueue(QUEUE.into())).await;
+    administer(&store, 4, AdminAction::Limit(RateLimit::per_second("api", 7))).await;
+    administer(&store, 5, AdminAction::Slots { key: "k".into(), slots: 2 }).await;
     store.control().record_audit(at(6), "looked", "the weather", &by).await.expect("note");
     let audit = async |filter: AuditFilter| store.inspect().audit(&filter).await.expect("audit");
     let all = audit(AuditFilter { limit: 99, ..AuditFilter::default() }).await;
@@ -376,7 +376,7 @@ pub async fn what_cannot_be_is_refused_before_anything_is_done(store: Handle) {
         (JobAction::Priority(101), "from -100 (urgent) to 100"),
         (JobAction::Cancel { grace: secs(4_000_000_000) }, "longer than 100 years"),
     ] {
-        invalid(control.act_on_jobs(at(0), &[id(1)], what, &someone()).await.expect_err(text), text);
+        invalid(control.act_on_jobs(at(0), &[id(1)], what, &actor()).await.expect_err(text), text);
     }
     let rules = [
         (AdminAction::PauseQueue(String::new()), "is empty"),
@@ -388,7 +388,7 @@ pub async fn what_cannot_be_is_refused_before_anything_is_done(store: Handle) {
         (AdminAction::Slots { key: String::new(), slots: 1 }, "is empty"),
     ];
     for (rule, text) in rules {
-        invalid(control.administer(at(0), &rule, &someone()).await.expect_err(text), text);
+        invalid(control.administer(at(0), &rule, &actor()).await.expect_err(text), text);
     }
     for by in [Actor::new("a\0"), Actor::new("ops").note("n".repeat(2_001))] {
         invalid(control.act_on_jobs(at(0), &[id(1)], JobAction::Pause, &by).await.expect_err("by"), "the ");
@@ -406,7 +406,7 @@ pub async fn nothing_is_born_claimed_in_a_paused_queue(store: Handle) {
     let rule = AdminAction::PauseQueue(QUEUE.into());
     store.control().administer(at(0), &rule, &Actor::new("ops")).await.expect("rule");
     let batch = [job(1), job_in(2, KIND, "open")];
-    let answers = store.submit(at(1), &batch, born(me, 1)).await.expect("submit");
+    let answers = store.submit(at(1), &batch, claim_on_submit(me, 1)).await.expect("submit");
     let claimed = |answer: &SubmitOutcome| matches!(answer, SubmitOutcome::New { claimed: Some(_) });
     assert_eq!(answers.iter().map(claimed).collect::<Vec<_>>(), [false, true]);
     assert_eq!(state(&store, id(1)).await, State::Ready);

@@ -15,7 +15,7 @@ fn before(place: i32, n: u32) -> Fork {
 }
 
 async fn fork(store: &Handle, now: u64, fork: Fork) -> ControlOutcome {
-    let mut did = store.control().fork(at(now), &[fork], &someone()).await.expect("fork");
+    let mut did = store.control().fork(at(now), &[fork], &actor()).await.expect("fork");
     assert_eq!(did.len(), 1);
     did.remove(0)
 }
@@ -26,9 +26,9 @@ async fn begun(store: &Handle, new: NewJob) -> (WorkerId, ClaimedJob) {
     submit(store, &[new]).await;
     let job = claim_one(store, 0, me, 1).await;
     let entries = (0..4).map(|seq| entry(seq, "step", &seq.to_string())).collect();
-    let step = with(change(me, &job, Outcome::Next), noted(entries));
+    let step = with_step(change(me, &job, Outcome::Next), journal_writes(entries));
     assert_eq!(commit(store, 1, step).await, CommitOutcome::Committed);
-    (me, further(&job))
+    (me, after_step(&job))
 }
 
 /// The places of a journal, and whether the last entry says that it is a fork of the first job.
@@ -52,10 +52,10 @@ pub async fn a_fork_goes_on_from_an_entry_or_the_end(store: Handle) {
     }
     assert_eq!(journal(&store, 1).await.len(), 4, "what is forked stays as it is");
     assert_eq!(commit(&store, 6, change(me, &job, done("x"))).await, CommitOutcome::Committed);
-    let taken = claim(&store, at(6), &ask(me, 2, 9)).await;
+    let taken = claim(&store, at(6), &claim_request(me, 2, 9)).await;
     assert_eq!(ids(&taken), [10, 11, 12].map(id));
-    let step = noted(vec![entry(3, "other", "x")]);
-    let on = with(change(me, &taken[1], Outcome::Next), step);
+    let step = journal_writes(vec![entry(3, "other", "x")]);
+    let on = with_step(change(me, &taken[1], Outcome::Next), step);
     assert_eq!(commit(&store, 7, on.clone()).await, CommitOutcome::Committed);
     assert_eq!(commit(&store, 7, on).await, CommitOutcome::Committed, "told again");
     assert_eq!(journal(&store, 11).await.len(), 4);
@@ -72,7 +72,7 @@ pub async fn a_job_without_a_journal_is_forked_from_its_beginning(store: Handle)
 pub async fn there_is_nothing_to_fork_where_no_entry_is(store: Handle) {
     let (me, job) = begun(&store, job(1)).await;
     let forget = StepWrites { forget_entries: vec![2], ..StepWrites::default() };
-    commit(&store, 2, with(change(me, &job, Outcome::Next), forget)).await;
+    commit(&store, 2, with_step(change(me, &job, Outcome::Next), forget)).await;
     for place in [-1, 2, 5, 99] {
         let did = fork(&store, 3, before(place, 10)).await;
         assert!(matches!(&did, ControlOutcome::Refused(why) if why.contains(&place.to_string())), "{did:?}");
@@ -91,7 +91,7 @@ pub async fn a_repeated_fork_is_one(store: Handle) {
     }
     assert_eq!(told(&store, 10).await, (vec![0, 1, 2], true));
     assert_eq!(view(&store, id(10)).await.summary.submitted_at, t(2));
-    assert_eq!(claim(&store, at(5), &ask(me, 2, 9)).await.len(), 1);
+    assert_eq!(claim(&store, at(5), &claim_request(me, 2, 9)).await.len(), 1);
     let audit =
         store.inspect().audit(&AuditFilter { limit: 9, ..AuditFilter::default() }).await.expect("audit");
     assert_eq!(audit.len(), 1, "{audit:?}");
@@ -114,13 +114,13 @@ pub async fn a_key_that_is_taken_is_told(store: Handle) {
     assert_eq!(view(&store, id(12)).await.summary.key, None);
     for key in ["", "windlass.x"] {
         let forks = [with_key(key, 13)];
-        let refused = store.control().fork(at(3), &forks, &someone()).await;
+        let refused = store.control().fork(at(3), &forks, &actor()).await;
         assert!(matches!(refused, Err(Error::Invalid(_))), "{refused:?}");
     }
 }
 
 pub async fn a_fork_has_what_its_origin_has_but_for_what_is_its_own(store: Handle) {
-    rule(&store, 0, AdminAction::Limit(RateLimit::per("api", 5, secs(10)))).await;
+    administer(&store, 0, AdminAction::Limit(RateLimit::per("api", 5, secs(10)))).await;
     let mut new = job_in(1, "other", "aside");
     new.kind.version = 7;
     new.stage = Some("Begin".into());
@@ -140,7 +140,7 @@ pub async fn a_fork_has_what_its_origin_has_but_for_what_is_its_own(store: Handl
     let asked = |number| ClaimRequest {
         queue: "aside".into(),
         kinds: [kind("other", 7)].into(),
-        ..ask(me, number, 9)
+        ..claim_request(me, number, 9)
     };
     let job = claim(&store, at(1), &asked(1)).await.remove(0);
     let large = Payload { codec: 3, bytes: vec![4; 50_000] };
@@ -148,12 +148,16 @@ pub async fn a_fork_has_what_its_origin_has_but_for_what_is_its_own(store: Handl
         stage: Some(("Second".into(), large.clone())),
         context: vec![("name".into(), payload("value"))],
         has_undo: true,
-        ..noted(vec![entry(0, "charge", "x")])
+        ..journal_writes(vec![entry(0, "charge", "x")])
     };
-    commit(&store, 2, with(change(me, &job, Outcome::Wait(windlass_model::Wait::YIELD)), step)).await;
-    assert_eq!(act(&store, 2, 1, JobAction::Priority(5)).await, ControlOutcome::Done);
-    assert_eq!(act(&store, 3, 1, cancel(0)).await, ControlOutcome::CancelRequested, "it is being unwound");
-    rule(&store, 3, AdminAction::Limit(RateLimit::per("api", 1, secs(10)))).await;
+    commit(&store, 2, with_step(change(me, &job, Outcome::Wait(windlass_model::Wait::YIELD)), step)).await;
+    assert_eq!(act_on_job(&store, 2, 1, JobAction::Priority(5)).await, ControlOutcome::Done);
+    assert_eq!(
+        act_on_job(&store, 3, 1, cancel(0)).await,
+        ControlOutcome::CancelRequested,
+        "it is being unwound"
+    );
+    administer(&store, 3, AdminAction::Limit(RateLimit::per("api", 1, secs(10)))).await;
     assert_eq!(fork(&store, 4, before(1, 10)).await, ControlOutcome::Created(id(10)));
     let (from, seen) = (view(&store, id(1)).await, view(&store, id(10)).await);
     assert_eq!((seen.summary.kind.as_str(), seen.summary.version), ("other", 7));
@@ -164,16 +168,16 @@ pub async fn a_fork_has_what_its_origin_has_but_for_what_is_its_own(store: Handl
     assert_eq!((seen.settings.unique, seen.deadline_at, seen.parent), (None, None, None));
     assert_eq!((seen.unwind, seen.summary.key, seen.failure), (None, None, None));
     assert_eq!((inbox(&store, 10).await.len(), context(&store, 10).await.len()), (0, 0));
-    assert_eq!(due(&store, 700, 9).await.expired, 0, "nor is there a timer");
-    let tagged = crate::Filter { tag: Some("red".into()), ..all() };
+    assert_eq!(fire_timers(&store, 700, 9).await.expired, 0, "nor is there a timer");
+    let tagged = crate::Filter { tag: Some("red".into()), ..all_jobs() };
     assert_eq!(list(&store, tagged).await, [id(10), id(1)]);
     let taken = claim(&store, at(800), &asked(2)).await;
     assert_eq!(ids(&taken), [id(1)], "the limit holds for both");
     let fork = claim(&store, at(900), &asked(3)).await.remove(0);
     assert_eq!((fork.id, fork.stage.as_deref(), fork.stage_rev), (id(10), Some("Second"), Rev(0)));
-    commit(&store, 901, change(me, &fork, wait_for("go", None))).await;
+    commit(&store, 901, change(me, &fork, wait_for_signal("go", None))).await;
     assert_eq!(
-        act(&store, 902, 10, cancel(0)).await,
+        act_on_job(&store, 902, 10, cancel(0)).await,
         ControlOutcome::CancelRequested,
         "what its entries did is its to undo"
     );
@@ -181,18 +185,19 @@ pub async fn a_fork_has_what_its_origin_has_but_for_what_is_its_own(store: Handl
 
 pub async fn whatever_state_a_job_is_in_it_may_be_forked(store: Handle) {
     let outcomes =
-        [done("x"), failed(Reason::Diverged), cancelled(), wait_for("go", None), retry(secs(9), &[])];
+        [done("x"), failed(Reason::Diverged), cancelled(), wait_for_signal("go", None), retry(secs(9), &[])];
     let me = worker(&store, 1).await;
     submit(&store, &jobs(1, 5)).await;
-    let taken = claim(&store, at(0), &ask(me, 1, 9)).await;
+    let taken = claim(&store, at(0), &claim_request(me, 1, 9)).await;
     for (job, outcome) in taken.iter().zip(outcomes) {
-        commit(&store, 1, with(change(me, job, outcome), noted(vec![entry(0, "a", "x")]))).await;
+        commit(&store, 1, with_step(change(me, job, outcome), journal_writes(vec![entry(0, "a", "x")])))
+            .await;
     }
     let forks: Vec<Fork> =
         (1..=5).map(|n| Fork { from: id(n), id: id(n + 20), before: 1, key: None }).collect();
-    let did = store.control().fork(at(2), &forks, &someone()).await.expect("fork");
+    let did = store.control().fork(at(2), &forks, &actor()).await.expect("fork");
     assert_eq!(did, (21..=25).map(|n| ControlOutcome::Created(id(n))).collect::<Vec<_>>());
-    let taken = claim(&store, at(2), &ask(me, 2, 9)).await;
+    let taken = claim(&store, at(2), &claim_request(me, 2, 9)).await;
     assert_eq!(ids(&taken), [21, 22, 23, 24, 25].map(id));
     assert!(taken.iter().all(|job| job.wait.is_none() && job.attempts == 0 && job.unwind.is_none()));
 }
@@ -202,7 +207,7 @@ pub async fn a_fork_of_a_keyed_job_waits_in_line(store: Handle) {
     new.settings.serial = Some(Box::new(Serial::new("k")));
     let (me, job) = begun(&store, new).await;
     assert_eq!(fork(&store, 2, before(4, 10)).await, ControlOutcome::Created(id(10)));
-    assert!(claim(&store, at(2), &ask(me, 2, 9)).await.is_empty(), "its origin has the key");
+    assert!(claim(&store, at(2), &claim_request(me, 2, 9)).await.is_empty(), "its origin has the key");
     commit(&store, 3, change(me, &job, done("x"))).await;
     assert_eq!(claim_one(&store, 3, me, 3).await.id, id(10));
 }

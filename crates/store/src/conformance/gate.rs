@@ -37,7 +37,7 @@ pub async fn the_timers_gate_moves_when_a_timer_is_set(store: Handle) {
     assert_eq!(moved(&store, &mut last).await, [false; 3]);
     commit(&store, 1, change(worker, &claimed, retry(secs(9), &[]))).await;
     assert_eq!(moved(&store, &mut last).await, [false, false, true]);
-    due(&store, 5, 9).await;
+    fire_timers(&store, 5, 9).await;
     assert_eq!(moved(&store, &mut last).await, [true, false, false], "a wake moves the queue's gate");
 }
 
@@ -47,7 +47,7 @@ pub async fn every_way_back_moves_the_gate(store: Handle) {
     submit(&store, &[job(1)]).await;
     moved(&store, &mut last).await;
     let claimed = claim_one(&store, 0, worker, 1).await;
-    store.release(at(1), &[held(worker, &claimed)]).await.expect("release");
+    store.release(at(1), &[job_claim(worker, &claimed)]).await.expect("release");
     assert_eq!(moved(&store, &mut last).await, [true, false, false], "release");
     let claimed = claim_one(&store, 1, worker, 2).await;
     commit(&store, 2, change(worker, &claimed, retry(secs(0), &[]))).await;
@@ -67,21 +67,21 @@ pub async fn what_gains_nothing_moves_nothing(store: Handle) {
     let worker = worker(&store, 1).await;
     let keyed = NewJob { key: Some("k".into()), ..job(1) };
     submit(&store, &[keyed, job(2), NewJob { deadline_at: Some(t(9)), ..job(3) }]).await;
-    let claimed = claim(&store, at(0), &ask(worker, 1, 3)).await;
+    let claimed = claim(&store, at(0), &claim_request(worker, 1, 3)).await;
     let mut last = gates(&store, &ALL).await;
     let repeated = [job(2), NewJob { key: Some("k".into()), ..job(7) }];
     store.submit(at(1), &repeated, None).await.expect("submit");
-    store.submit(at(1), &[job(8)], born(worker, 2)).await.expect("submit");
+    store.submit(at(1), &[job(8)], claim_on_submit(worker, 2)).await.expect("submit");
     assert_eq!(moved(&store, &mut last).await, [false; 3], "repeats, keys that are there, and births");
     commit(&store, 1, change(worker, &claimed[0], done("x"))).await;
-    store.release(at(1), &[held(worker, &claimed[0])]).await.expect("release");
-    due(&store, 9, 9).await;
+    store.release(at(1), &[job_claim(worker, &claimed[0])]).await.expect("release");
+    fire_timers(&store, 9, 9).await;
     assert_eq!(moved(&store, &mut last).await, [false; 3], "an end, a stale release, an expiry");
     renew(&store, 10, worker).await;
-    claim(&store, at(10), &ask(worker, 3, 3)).await;
-    let nobody = ReapRequest { dead: vec![], lapsed: true, limit: 9, crashes: CRASHES };
+    claim(&store, at(10), &claim_request(worker, 3, 3)).await;
+    let nobody = ReapRequest { dead: vec![], lapsed: true, limit: 9, crashes: MAX_CRASHES };
     store.reap(at(11), &nobody).await.expect("reap");
-    store.inspect().jobs(&all()).await.expect("jobs");
+    store.inspect().jobs(&all_jobs()).await.expect("jobs");
     assert_eq!(moved(&store, &mut last).await, [false; 3]);
     let stale = change(worker, &claimed[2], retry(secs(0), &[]));
     commit(&store, 12, stale).await;

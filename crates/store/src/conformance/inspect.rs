@@ -16,11 +16,11 @@ async fn two_in_each_state(store: &Handle) {
             if n.is_multiple_of(2) { vec!["first".into(), format!("n{n}")] } else { vec![format!("n{n}")] };
         new
     };
-    let outcomes = [wait_for("go", Some(secs(90))), done("x"), failed(Reason::Stopped), cancelled()];
+    let outcomes = [wait_for_signal("go", Some(secs(90))), done("x"), failed(Reason::Stopped), cancelled()];
     for (pair, outcome) in outcomes.into_iter().enumerate() {
         for n in [6 + pair as u32 * 2, 7 + pair as u32 * 2] {
             submit(store, &[make(n)]).await;
-            let mut wanted = ask(worker, i64::from(n), 1);
+            let mut wanted = claim_request(worker, i64::from(n), 1);
             if n % 2 == 1 {
                 (wanted.queue, wanted.kinds) = ("aside".into(), [kind("other", 1)].into());
             }
@@ -28,7 +28,7 @@ async fn two_in_each_state(store: &Handle) {
             commit(store, 1, change(worker, &claimed, outcome.clone())).await;
         }
     }
-    store.submit(at(0), &[make(4), make(5)], born(worker, 99)).await.expect("submit");
+    store.submit(at(0), &[make(4), make(5)], claim_on_submit(worker, 99)).await.expect("submit");
     submit(store, &[make(2), make(3)]).await;
     let waiting = |n| NewJob { when: When::After(secs(50)), ..make(n) };
     submit(store, &[waiting(0), waiting(1)]).await;
@@ -36,40 +36,41 @@ async fn two_in_each_state(store: &Handle) {
 
 pub async fn every_filter_selects(store: Handle) {
     two_in_each_state(&store).await;
-    assert_eq!(list(&store, all()).await, (0..14).rev().map(id).collect::<Vec<_>>());
+    assert_eq!(list(&store, all_jobs()).await, (0..14).rev().map(id).collect::<Vec<_>>());
     for (index, state) in State::ALL.into_iter().enumerate() {
         let first = index as u32 * 2;
-        let found = list(&store, Filter { state: Some(state), ..all() }).await;
+        let found = list(&store, Filter { state: Some(state), ..all_jobs() }).await;
         assert_eq!(found, [id(first + 1), id(first)], "{state}");
-        let tagged = Filter { state: Some(state), tag: Some("first".into()), ..all() };
+        let tagged = Filter { state: Some(state), tag: Some("first".into()), ..all_jobs() };
         assert_eq!(list(&store, tagged).await, [id(first)], "{state}");
-        let queued = Filter { state: Some(state), queue: Some("aside".into()), ..all() };
+        let queued = Filter { state: Some(state), queue: Some("aside".into()), ..all_jobs() };
         assert_eq!(list(&store, queued).await, [id(first + 1)], "{state}");
-        let kinded = Filter { state: Some(state), kind: Some("other".into()), ..all() };
+        let kinded = Filter { state: Some(state), kind: Some("other".into()), ..all_jobs() };
         assert_eq!(list(&store, kinded).await, [id(first + 1)], "{state}");
-        let keyed = Filter { state: Some(state), key: Some(format!("key {first}")), ..all() };
+        let keyed = Filter { state: Some(state), key: Some(format!("key {first}")), ..all_jobs() };
         assert_eq!(list(&store, keyed).await, [id(first)], "{state}");
-        let older = Filter { state: Some(state), before: Some(id(first + 1)), ..all() };
+        let older = Filter { state: Some(state), before: Some(id(first + 1)), ..all_jobs() };
         assert_eq!(list(&store, older).await, [id(first)], "{state}");
-        let summaries = store.inspect().jobs(&Filter { state: Some(state), ..all() }).await.expect("jobs");
+        let summaries =
+            store.inspect().jobs(&Filter { state: Some(state), ..all_jobs() }).await.expect("jobs");
         for summary in summaries {
             assert_eq!(summary, view(&store, summary.id).await.summary, "lists and views agree");
         }
     }
-    assert_eq!(list(&store, Filter { tag: Some("n3".into()), ..all() }).await, [id(3)]);
-    assert_eq!(list(&store, Filter { key: Some("key 8".into()), ..all() }).await, [id(8)]);
+    assert_eq!(list(&store, Filter { tag: Some("n3".into()), ..all_jobs() }).await, [id(3)]);
+    assert_eq!(list(&store, Filter { key: Some("key 8".into()), ..all_jobs() }).await, [id(8)]);
     let even: Vec<_> = (0..14).rev().filter(|n| n % 2 == 0).map(id).collect();
-    assert_eq!(list(&store, Filter { kind: Some(KIND.into()), ..all() }).await, even);
-    assert_eq!(list(&store, Filter { queue: Some(QUEUE.into()), ..all() }).await, even);
-    let both = Filter { kind: Some(KIND.into()), queue: Some("aside".into()), ..all() };
+    assert_eq!(list(&store, Filter { kind: Some(KIND.into()), ..all_jobs() }).await, even);
+    assert_eq!(list(&store, Filter { queue: Some(QUEUE.into()), ..all_jobs() }).await, even);
+    let both = Filter { kind: Some(KIND.into()), queue: Some("aside".into()), ..all_jobs() };
     assert!(list(&store, both).await.is_empty());
     for nothing in [
-        Filter { kind: Some("nobody".into()), ..all() },
-        Filter { queue: Some("nobody".into()), ..all() },
-        Filter { tag: Some("nobody".into()), ..all() },
-        Filter { key: Some("nobody".into()), ..all() },
-        Filter { before: Some(id(0)), ..all() },
-        Filter { limit: 0, ..all() },
+        Filter { kind: Some("nobody".into()), ..all_jobs() },
+        Filter { queue: Some("nobody".into()), ..all_jobs() },
+        Filter { tag: Some("nobody".into()), ..all_jobs() },
+        Filter { key: Some("nobody".into()), ..all_jobs() },
+        Filter { before: Some(id(0)), ..all_jobs() },
+        Filter { limit: 0, ..all_jobs() },
     ] {
         assert!(list(&store, nothing.clone()).await.is_empty(), "{nothing:?}");
     }
@@ -80,20 +81,20 @@ pub async fn machines_are_found_by_stage_and_version(store: Handle) {
     let of = |n, version, stage| NewJob { kind: kind(KIND, version), ..machine(n, stage) };
     submit(&store, &[of(1, 1, "Begin"), of(2, 1, "Charge"), of(3, 2, "Begin"), job(4)]).await;
     let by = async |stage: Option<&str>, version, state| {
-        list(&store, Filter { stage: stage.map(str::to_owned), version, state, ..all() }).await
+        list(&store, Filter { stage: stage.map(str::to_owned), version, state, ..all_jobs() }).await
     };
     assert_eq!(by(Some("Begin"), None, None).await, [3, 1].map(id));
     assert_eq!(by(Some("Begin"), Some(2), None).await, [id(3)]);
     assert_eq!(by(None, Some(1), Some(State::Ready)).await, [4, 2, 1].map(id));
     assert!(by(Some("nobody"), None, None).await.is_empty() && by(None, Some(9), None).await.is_empty());
-    for job in claim(&store, at(0), &ask(me, 1, 9)).await {
-        let outcome = if job.id == id(4) { failed(Reason::Stopped) } else { wait_for("go", None) };
-        commit(&store, 1, with(change(me, &job, outcome), step("Begin", "Ship", "1"))).await;
+    for job in claim(&store, at(0), &claim_request(me, 1, 9)).await {
+        let outcome = if job.id == id(4) { failed(Reason::Stopped) } else { wait_for_signal("go", None) };
+        commit(&store, 1, with_step(change(me, &job, outcome), step("Begin", "Ship", "1"))).await;
     }
     assert_eq!(by(Some("Ship"), Some(1), Some(State::Waiting)).await, [2, 1].map(id));
     assert_eq!(by(Some("Ship"), None, Some(State::Failed)).await, [id(4)]);
     assert_eq!(by(Some("Begin"), None, Some(State::Waiting)).await, []);
-    for summary in store.inspect().jobs(&all()).await.expect("jobs") {
+    for summary in store.inspect().jobs(&all_jobs()).await.expect("jobs") {
         assert_eq!(summary, view(&store, summary.id).await.summary, "lists and views agree");
     }
 }
@@ -103,7 +104,7 @@ pub async fn pages_are_keyset_pages_newest_first(store: Handle) {
     let mut pages = Vec::new();
     let mut before = None;
     loop {
-        let page = list(&store, Filter { before, limit: 10, ..all() }).await;
+        let page = list(&store, Filter { before, limit: 10, ..all_jobs() }).await;
         let Some(last) = page.last() else { break };
         before = Some(*last);
         pages.push(page.len());
@@ -130,7 +131,7 @@ pub async fn the_census_adds_up_and_is_capped(store: Handle) {
     expected.sort();
     assert_eq!(census, expected, "versions of a kind are counted together");
     let total: u64 = census.iter().map(|count| count.jobs).sum();
-    assert_eq!(total, list(&store, all()).await.len() as u64);
+    assert_eq!(total, list(&store, all_jobs()).await.len() as u64);
     let mut capped = store.inspect().state_counts(10).await.expect("census");
     capped.sort();
     expected.iter_mut().for_each(|count| count.jobs = count.jobs.min(10));
@@ -201,7 +202,7 @@ pub async fn the_end_is_told(store: Handle) {
 pub async fn unknown_jobs_are_none(store: Handle) {
     assert_eq!(store.inspect().job(id(1)).await.expect("job"), None);
     assert!(history(&store, id(1)).await.is_empty());
-    assert!(list(&store, all()).await.is_empty());
+    assert!(list(&store, all_jobs()).await.is_empty());
     assert!(store.inspect().state_counts(9).await.expect("census").is_empty());
     assert!(store.inspect().workers().await.expect("workers").is_empty());
 }
@@ -240,7 +241,7 @@ pub async fn children_are_listed_oldest_first(store: Handle) {
     assert_eq!(children(None, 9).await, [3, 5, 6].map(id));
     assert_eq!(children(Some(id(3)), 1).await, [id(5)]);
     assert!(store.inspect().children(id(99), None, 9).await.expect("children").is_empty());
-    let born = store.submit(at(0), &[child(7)], born(worker, 1)).await.expect("submit");
+    let born = store.submit(at(0), &[child(7)], claim_on_submit(worker, 1)).await.expect("submit");
     assert_eq!(born, [windlass_model::SubmitOutcome::New { claimed: None }], "a child is not born claimed");
     for child in store.inspect().children(id(1), None, 9).await.expect("children") {
         assert_eq!(child, view(&store, child.id).await.summary, "lists and views agree");
@@ -270,7 +271,7 @@ pub async fn queues_show_what_waits_longest(store: Handle) {
         queues.into_iter().map(|queue| (queue.name, queue.oldest_ready)).collect::<Vec<_>>()
     };
     assert_eq!(oldest().await, [("aside".to_owned(), Some(t(5))), (QUEUE.to_owned(), Some(t(5)))]);
-    let others = crate::ClaimRequest { kinds: [kind("other", 1)].into(), ..ask(worker, 1, 9) };
+    let others = crate::ClaimRequest { kinds: [kind("other", 1)].into(), ..claim_request(worker, 1, 9) };
     claim(&store, at(8), &others).await;
     assert_eq!(oldest().await[1].1, Some(t(7)));
     reap(&store, 9, worker).await;

@@ -67,11 +67,11 @@ impl Subject<'_> {
             First | Duplicate => self.signal("first").await,
             Second => self.signal("second").await,
             Park | ParkAgain => {
-                let park = change(self.holder, &self.first, wait_for("go", Some(secs(10))));
+                let park = change(self.holder, &self.first, wait_for_signal("go", Some(secs(10))));
                 let verdict = commit(store, 5, park).await;
                 assert!(matches!(verdict, CommitOutcome::Committed | CommitOutcome::Fenced), "{verdict:?}");
             }
-            Timeout => _ = due(store, 20, 99).await,
+            Timeout => _ = fire_timers(store, 20, 99).await,
             Take => _ = self.take().await,
             Reap => _ = reap(store, 21, self.holder).await,
         }
@@ -88,12 +88,12 @@ impl Subject<'_> {
     /// Takes what is ready, has it consume what it is shown, and parks it again. Answers whether there was anything.
     async fn take(&mut self) -> bool {
         self.number += 2;
-        let mut taken = claim(self.store, at(30), &ask(self.other, self.number, 9)).await;
-        taken.extend(claim(self.store, at(30), &ask_alone(self.other, self.number + 1)).await);
+        let mut taken = claim(self.store, at(30), &claim_request(self.other, self.number, 9)).await;
+        taken.extend(claim(self.store, at(30), &solo_claim_request(self.other, self.number + 1)).await);
         assert!(taken.len() <= 1, "it is claimable once");
         for job in &taken {
-            self.shown.extend(texts(&shown(job)));
-            let go = with(change(self.other, job, wait_for("go", None)), consume(job));
+            self.shown.extend(texts(&selected_signals(job)));
+            let go = with_step(change(self.other, job, wait_for_signal("go", None)), consume(job));
             assert_eq!(commit(self.store, 31, go).await, CommitOutcome::Committed);
         }
         !taken.is_empty()
@@ -120,8 +120,8 @@ async fn happens(store: &Handle, n: u32, workers: (WorkerId, WorkerId), order: &
     let seen = view(store, id(n)).await;
     assert_eq!(seen.summary.state, State::Waiting, "{order:?}");
     assert!(inbox(store, n).await.is_empty(), "{order:?}");
-    assert_eq!(act(store, 40, n, cancel(0)).await, crate::ControlOutcome::Done);
-    assert_eq!(due(store, 50, 99).await.next_at, None, "{order:?}: no timer is left behind");
+    assert_eq!(act_on_job(store, 40, n, cancel(0)).await, crate::ControlOutcome::Done);
+    assert_eq!(fire_timers(store, 50, 99).await.next_at, None, "{order:?}: no timer is left behind");
 }
 
 /// Every order of the first signal and the wait with each choice of the others.

@@ -16,23 +16,26 @@ fn places(entries: &[JournalEntry]) -> Vec<i32> {
 
 /// Claims the first job and has it write some entries.
 async fn with_entries(store: &Handle, entries: std::ops::Range<i32>) -> (WorkerId, ClaimedJob) {
-    let (me, job) = running(store, 1).await;
-    let step = noted(entries.map(|seq| entry(seq, "step", "x")).collect());
-    assert_eq!(commit(store, 1, with(change(me, &job, Outcome::Next), step)).await, CommitOutcome::Committed);
-    (me, further(&job))
+    let (me, job) = running_job(store, 1).await;
+    let step = journal_writes(entries.map(|seq| entry(seq, "step", "x")).collect());
+    assert_eq!(
+        commit(store, 1, with_step(change(me, &job, Outcome::Next), step)).await,
+        CommitOutcome::Committed
+    );
+    (me, after_step(&job))
 }
 
 /// A step that writes something of everything.
 fn much(job: &ClaimedJob) -> StepWrites {
     let context = vec![("name".to_owned(), payload("value"))];
-    StepWrites { context, has_undo: true, ..noted(vec![entry(job.rev.0, "much", "x")]) }
+    StepWrites { context, has_undo: true, ..journal_writes(vec![entry(job.rev.0, "much", "x")]) }
 }
 
 pub async fn every_outcome_writes_its_entries(store: Handle) {
     let outcomes = [
         Outcome::Next,
         Outcome::Wait(Wait::YIELD),
-        wait_for("go", None),
+        wait_for_signal("go", None),
         retry(secs(0), &[1]),
         retry(secs(9), &[1]),
         done("x"),
@@ -41,9 +44,12 @@ pub async fn every_outcome_writes_its_entries(store: Handle) {
     ];
     let me = worker(&store, 1).await;
     submit(&store, &jobs(1, 8)).await;
-    let taken = claim(&store, at(0), &ask(me, 1, 9)).await;
-    let changes: Vec<Change> =
-        taken.iter().zip(outcomes).map(|(job, outcome)| with(change(me, job, outcome), much(job))).collect();
+    let taken = claim(&store, at(0), &claim_request(me, 1, 9)).await;
+    let changes: Vec<Change> = taken
+        .iter()
+        .zip(outcomes)
+        .map(|(job, outcome)| with_step(change(me, job, outcome), much(job)))
+        .collect();
     let verdicts = store.commit(at(1), &changes).await.expect("commit");
     assert_eq!(verdicts, vec![CommitOutcome::Committed; 8]);
     for n in 1..=8 {
@@ -57,15 +63,18 @@ pub async fn a_step_without_a_stage_leaves_the_stage_as_it_is(store: Handle) {
     let me = worker(&store, 1).await;
     submit(&store, &[machine(1, "Begin")]).await;
     let job = claim_one(&store, 0, me, 1).await;
-    commit(&store, 1, with(change(me, &job, Outcome::Next), step("Begin", "Second", "data"))).await;
-    let job = further(&job);
-    let one = noted(vec![entry(0, "one", "1")]);
-    assert_eq!(commit(&store, 2, with(change(me, &job, Outcome::Next), one)).await, CommitOutcome::Committed);
+    commit(&store, 1, with_step(change(me, &job, Outcome::Next), step("Begin", "Second", "data"))).await;
+    let job = after_step(&job);
+    let one = journal_writes(vec![entry(0, "one", "1")]);
+    assert_eq!(
+        commit(&store, 2, with_step(change(me, &job, Outcome::Next), one)).await,
+        CommitOutcome::Committed
+    );
     let seen = view(&store, id(1)).await;
     assert_eq!((seen.rev, seen.summary.stage.as_deref()), (Rev(2), Some("Second")));
     assert_eq!(seen.data, Some(payload("data")));
-    assert_eq!(steps(&store, 1).await.len(), 1, "an entry is no transition");
-    store.release(at(3), &[held(me, &job)]).await.expect("release");
+    assert_eq!(transitions(&store, 1).await.len(), 1, "an entry is no transition");
+    store.release(at(3), &[job_claim(me, &job)]).await.expect("release");
     let job = claim_one(&store, 3, me, 2).await;
     assert_eq!(
         (job.stage_rev, job.steps_since_wait),
@@ -77,30 +86,33 @@ pub async fn a_step_without_a_stage_leaves_the_stage_as_it_is(store: Handle) {
 pub async fn a_part_of_a_step_leaves_the_wait_and_the_budget_as_they_are(store: Handle) {
     let me = worker(&store, 1).await;
     submit(&store, &jobs(1, 2)).await;
-    let mut taken = claim(&store, at(0), &ask(me, 1, 9)).await;
+    let mut taken = claim(&store, at(0), &claim_request(me, 1, 9)).await;
     // Alone and in a batch, with one entry and with two: stores write these in ways of their own.
     for (round, entries) in [1, 2].into_iter().enumerate() {
         for job in &taken {
             let verdict = commit(&store, 1, change(me, job, retry(secs(0), &[1]))).await;
             assert_eq!(verdict, CommitOutcome::Committed);
         }
-        taken = claim(&store, at(2), &ask(me, round as i64 + 2, 9)).await;
+        taken = claim(&store, at(2), &claim_request(me, round as i64 + 2, 9)).await;
         let before = taken.iter().map(|job| (job.attempts, job.retry_counts.clone())).collect::<Vec<_>>();
         assert!(before.iter().all(|(attempts, spent)| *attempts > 0 && *spent == [1]), "{before:?}");
         for batch in [1, 2] {
             let part = |job: &ClaimedJob| {
                 let first = job.rev.0 * 10;
                 let entries = (first..first + entries).map(|seq| entry(seq, "part", "x")).collect();
-                with(change(me, job, Outcome::Next), StepWrites { partial: true, ..noted(entries) })
+                with_step(
+                    change(me, job, Outcome::Next),
+                    StepWrites { partial: true, ..journal_writes(entries) },
+                )
             };
             let changes: Vec<Change> = taken[..batch].iter().map(part).collect();
             let verdicts = store.commit(at(3), &changes).await.expect("commit");
             assert_eq!(verdicts, vec![CommitOutcome::Committed; batch]);
-            taken[..batch].iter_mut().for_each(|job| *job = further(job));
+            taken[..batch].iter_mut().for_each(|job| *job = after_step(job));
         }
-        let held: Vec<_> = taken.iter().map(|job| held(me, job)).collect();
+        let held: Vec<_> = taken.iter().map(|job| job_claim(me, job)).collect();
         assert_eq!(store.release(at(4), &held).await.expect("release"), 2);
-        taken = claim(&store, at(5), &ask(me, round as i64 + 10, 9)).await;
+        taken = claim(&store, at(5), &claim_request(me, round as i64 + 10, 9)).await;
         let after = taken.iter().map(|job| (job.attempts, job.retry_counts.clone())).collect::<Vec<_>>();
         assert_eq!(after, before, "{entries} entries");
     }
@@ -109,8 +121,8 @@ pub async fn a_part_of_a_step_leaves_the_wait_and_the_budget_as_they_are(store: 
 pub async fn entries_are_read_by_place_and_in_pages(store: Handle) {
     let (me, job) = with_entries(&store, 0..10).await;
     submit(&store, &[job_in(2, KIND, "aside")]).await;
-    let step = noted((10..25).map(|seq| entry(seq, "step", "x")).collect());
-    commit(&store, 2, with(change(me, &job, Outcome::Next), step)).await;
+    let step = journal_writes((10..25).map(|seq| entry(seq, "step", "x")).collect());
+    commit(&store, 2, with_step(change(me, &job, Outcome::Next), step)).await;
     assert_eq!(places(&journal(&store, 1).await), (0..25).collect::<Vec<_>>());
     let read =
         async |after, limit| places(&store.inspect().journal(id(1), after, limit).await.expect("journal"));
@@ -136,7 +148,7 @@ pub async fn a_thousand_entries_go_in_and_come_out_at_once(store: Handle) {
 }
 
 pub async fn all_of_an_entry_is_kept(store: Handle) {
-    let (me, job) = running(&store, 1).await;
+    let (me, job) = running_job(&store, 1).await;
     let most = store.limits().payload;
     let mut entries = Vec::new();
     for (seq, op) in (1..).zip(CallKind::ALL) {
@@ -151,9 +163,9 @@ pub async fn all_of_an_entry_is_kept(store: Handle) {
     entries
         .push(JournalEntry { payload: Payload { codec: 3, bytes: vec![7; most] }, ..entry(51, "large", "") });
     entries.push(entry(i32::MAX, "last", "x"));
-    let step = noted(entries.clone());
+    let step = journal_writes(entries.clone());
     assert_eq!(
-        commit(&store, 1, with(change(me, &job, Outcome::Next), step)).await,
+        commit(&store, 1, with_step(change(me, &job, Outcome::Next), step)).await,
         CommitOutcome::Committed
     );
     assert_eq!(journal(&store, 1).await, entries);
@@ -161,11 +173,11 @@ pub async fn all_of_an_entry_is_kept(store: Handle) {
 
 pub async fn entries_may_be_forgotten(store: Handle) {
     let (me, job) = with_entries(&store, 0..6).await;
-    let forget = StepWrites { forget_entries: vec![1, 4, 77], ..noted(vec![entry(6, "step", "x")]) };
-    commit(&store, 2, with(change(me, &job, Outcome::Next), forget)).await;
+    let forget = StepWrites { forget_entries: vec![1, 4, 77], ..journal_writes(vec![entry(6, "step", "x")]) };
+    commit(&store, 2, with_step(change(me, &job, Outcome::Next), forget)).await;
     assert_eq!(places(&journal(&store, 1).await), [0, 2, 3, 5, 6]);
     let forget = StepWrites { forget_entries: vec![0, 6], ..StepWrites::default() };
-    commit(&store, 3, with(change(me, &further(&job), retry(secs(1), &[])), forget)).await;
+    commit(&store, 3, with_step(change(me, &after_step(&job), retry(secs(1), &[])), forget)).await;
     assert_eq!(places(&journal(&store, 1).await), [2, 3, 5]);
 }
 
@@ -176,15 +188,15 @@ pub async fn a_journal_may_start_anew(store: Handle) {
         continue_as_new: true,
         context,
         stage: Some(("again".to_owned(), payload("input"))),
-        ..noted(vec![entry(0, "first", "again")])
+        ..journal_writes(vec![entry(0, "first", "again")])
     };
-    commit(&store, 2, with(change(me, &job, Outcome::Wait(Wait::YIELD)), anew)).await;
+    commit(&store, 2, with_step(change(me, &job, Outcome::Wait(Wait::YIELD)), anew)).await;
     assert_eq!(journal(&store, 1).await, [entry(0, "first", "again")]);
     assert_eq!(context_names(&store, 1).await, ["name"]);
     let job = claim_one(&store, 3, me, 2).await;
     assert_eq!((job.stage.as_deref(), &job.data), (Some("again"), &Some(payload("input"))));
     let anew = StepWrites { continue_as_new: true, ..StepWrites::default() };
-    commit(&store, 4, with(change(me, &job, Outcome::Next), anew)).await;
+    commit(&store, 4, with_step(change(me, &job, Outcome::Next), anew)).await;
     assert_eq!(journal(&store, 1).await, []);
 }
 
@@ -194,7 +206,7 @@ async fn context_names(store: &Handle, n: u32) -> Vec<String> {
 
 pub async fn a_fenced_change_adds_nothing(store: Handle) {
     let (me, job) = with_entries(&store, 0..2).await;
-    let outcomes = [Outcome::Next, wait_for("go", None), retry(secs(0), &[]), done("x"), cancelled()];
+    let outcomes = [Outcome::Next, wait_for_signal("go", None), retry(secs(0), &[]), done("x"), cancelled()];
     for outcome in outcomes {
         let stale = ClaimedJob { rev: Rev(job.rev.0 + 1), ..job.clone() };
         let step = StepWrites {
@@ -203,29 +215,36 @@ pub async fn a_fenced_change_adds_nothing(store: Handle) {
             ..much(&ClaimedJob { rev: Rev(9), ..job.clone() })
         };
         for other in [stale, ClaimedJob { epoch: Epoch(7), ..job.clone() }] {
-            let verdict = commit(&store, 2, with(change(me, &other, outcome.clone()), step.clone())).await;
+            let verdict =
+                commit(&store, 2, with_step(change(me, &other, outcome.clone()), step.clone())).await;
             assert_eq!(verdict, CommitOutcome::Fenced, "{outcome:?}");
         }
     }
     assert_eq!(places(&journal(&store, 1).await), [0, 1]);
     assert_eq!(context(&store, 1).await, []);
-    store.release(at(3), &[held(me, &job)]).await.expect("release");
-    assert_eq!(act(&store, 3, 1, cancel(0)).await, crate::ControlOutcome::Done, "there is nothing to undo");
+    store.release(at(3), &[job_claim(me, &job)]).await.expect("release");
+    assert_eq!(
+        act_on_job(&store, 3, 1, cancel(0)).await,
+        crate::ControlOutcome::Done,
+        "there is nothing to undo"
+    );
 }
 
 pub async fn a_repeated_change_adds_nothing_twice(store: Handle) {
     let me = worker(&store, 1).await;
     submit(&store, &jobs(1, 4)).await;
-    let taken = claim(&store, at(0), &ask(me, 1, 9)).await;
-    let outcomes = [Outcome::Next, wait_for("go", None), retry(secs(5), &[]), done("x")];
+    let taken = claim(&store, at(0), &claim_request(me, 1, 9)).await;
+    let outcomes = [Outcome::Next, wait_for_signal("go", None), retry(secs(5), &[]), done("x")];
     for (job, outcome) in taken.iter().zip(outcomes) {
-        let first = with(change(me, job, outcome), much(job));
+        let first = with_step(change(me, job, outcome), much(job));
         assert_eq!(commit(&store, 1, first.clone()).await, CommitOutcome::Committed);
         assert_eq!(commit(&store, 2, first.clone()).await, CommitOutcome::Committed, "told again");
         // The same revision with something else is the same change to the store, which settles whether it was there.
-        let other =
-            StepWrites { context: vec![("other".into(), payload("x"))], ..noted(vec![entry(5, "b", "y")]) };
-        assert_eq!(commit(&store, 3, with(first, other)).await, CommitOutcome::Committed);
+        let other = StepWrites {
+            context: vec![("other".into(), payload("x"))],
+            ..journal_writes(vec![entry(5, "b", "y")])
+        };
+        assert_eq!(commit(&store, 3, with_step(first, other)).await, CommitOutcome::Committed);
     }
     for n in 1..=4 {
         assert_eq!(journal(&store, n).await, [entry(0, "much", "x")]);
@@ -237,13 +256,15 @@ pub async fn a_place_is_taken_once(store: Handle) {
     let (me, job) = with_entries(&store, 0..2).await;
     submit(&store, &[self::job(2)]).await;
     let other = claim_one(&store, 1, me, 2).await;
-    let taken =
-        StepWrites { context: vec![("a".into(), payload("b"))], ..noted(vec![entry(1, "again", "y")]) };
-    let twice = noted(vec![entry(5, "a", "x"), entry(5, "b", "y")]);
+    let taken = StepWrites {
+        context: vec![("a".into(), payload("b"))],
+        ..journal_writes(vec![entry(1, "again", "y")])
+    };
+    let twice = journal_writes(vec![entry(5, "a", "x"), entry(5, "b", "y")]);
     for step in [taken, twice] {
         let changes = [
-            with(change(me, &job, Outcome::Next), step),
-            with(change(me, &other, Outcome::Next), noted(vec![entry(1, "mine", "z")])),
+            with_step(change(me, &job, Outcome::Next), step),
+            with_step(change(me, &other, Outcome::Next), journal_writes(vec![entry(1, "mine", "z")])),
         ];
         let verdicts = store.commit(at(2), &changes).await.expect("commit");
         assert!(
@@ -254,15 +275,15 @@ pub async fn a_place_is_taken_once(store: Handle) {
     assert_eq!(view(&store, id(1)).await.rev, Rev(1));
     assert_eq!((places(&journal(&store, 1).await), context(&store, 1).await), (vec![0, 1], vec![]));
     assert_eq!(journal(&store, 2).await, [entry(1, "mine", "z")], "which is another job's place");
-    let mended = StepWrites { forget_entries: vec![1], ..noted(vec![entry(1, "again", "y")]) };
+    let mended = StepWrites { forget_entries: vec![1], ..journal_writes(vec![entry(1, "again", "y")]) };
     assert_eq!(
-        commit(&store, 3, with(change(me, &job, Outcome::Next), mended)).await,
+        commit(&store, 3, with_step(change(me, &job, Outcome::Next), mended)).await,
         CommitOutcome::Committed
     );
 }
 
 pub async fn a_context_keeps_the_last_value_of_each_name(store: Handle) {
-    let (me, mut job) = running(&store, 1).await;
+    let (me, mut job) = running_job(&store, 1).await;
     let large = Payload { codec: 2, bytes: vec![9; 50_000] };
     let values = [
         vec![("b".to_owned(), payload("1")), ("a".to_owned(), payload("2"))],
@@ -271,8 +292,8 @@ pub async fn a_context_keeps_the_last_value_of_each_name(store: Handle) {
     ];
     for context in values {
         let step = StepWrites { context, ..StepWrites::default() };
-        commit(&store, 1, with(change(me, &job, Outcome::Next), step)).await;
-        job = further(&job);
+        commit(&store, 1, with_step(change(me, &job, Outcome::Next), step)).await;
+        job = after_step(&job);
     }
     let names =
         [("a".to_owned(), payload("4")), ("b".to_owned(), large), ("é".to_owned(), Payload::default())];
@@ -280,7 +301,7 @@ pub async fn a_context_keeps_the_last_value_of_each_name(store: Handle) {
 }
 
 pub async fn what_a_journal_may_not_hold_is_refused_alone(store: Handle) {
-    let (me, job) = running(&store, 1).await;
+    let (me, job) = running_job(&store, 1).await;
     submit(&store, &[self::job(2)]).await;
     let other = claim_one(&store, 1, me, 2).await;
     let large = Payload::json(vec![b'1'; store.limits().payload + 1]);
@@ -289,19 +310,24 @@ pub async fn what_a_journal_may_not_hold_is_refused_alone(store: Handle) {
         ..StepWrites::default()
     };
     let bad = [
-        noted(vec![entry(0, "fine", "x"), JournalEntry { payload: large.clone(), ..entry(1, "large", "") }]),
-        noted(vec![entry(0, &"n".repeat(300), "x")]),
-        noted(vec![entry(0, "with a \0", "x")]),
-        noted(vec![JournalEntry { key: Some("k".repeat(3_000)), ..entry(0, "a", "x") }]),
+        journal_writes(vec![
+            entry(0, "fine", "x"),
+            JournalEntry { payload: large.clone(), ..entry(1, "large", "") },
+        ]),
+        journal_writes(vec![entry(0, &"n".repeat(300), "x")]),
+        journal_writes(vec![entry(0, "with a \0", "x")]),
+        journal_writes(vec![JournalEntry { key: Some("k".repeat(3_000)), ..entry(0, "a", "x") }]),
         named("", &payload("x")),
         named("windlass.own", &payload("x")),
         named("fine", &large),
     ];
     for (n, step) in bad.into_iter().enumerate() {
-        let fine = noted(vec![entry(n as i32, "fine", "x")]);
+        let fine = journal_writes(vec![entry(n as i32, "fine", "x")]);
         let other = ClaimedJob { rev: Rev(n as i32), ..other.clone() };
-        let changes =
-            [with(change(me, &job, Outcome::Next), step), with(change(me, &other, Outcome::Next), fine)];
+        let changes = [
+            with_step(change(me, &job, Outcome::Next), step),
+            with_step(change(me, &other, Outcome::Next), fine),
+        ];
         let verdicts = store.commit(at(1), &changes).await.expect("commit");
         assert!(
             matches!(&verdicts[..], [CommitOutcome::Refused(_), CommitOutcome::Committed]),
@@ -313,9 +339,9 @@ pub async fn what_a_journal_may_not_hold_is_refused_alone(store: Handle) {
 }
 
 pub async fn a_step_that_halts_writes_its_entries(store: Handle) {
-    let (me, job) = running(&store, 1).await;
-    act(&store, 1, 1, JobAction::Pause).await;
-    let step = with(change(me, &job, Outcome::Next), much(&job));
+    let (me, job) = running_job(&store, 1).await;
+    act_on_job(&store, 1, 1, JobAction::Pause).await;
+    let step = with_step(change(me, &job, Outcome::Next), much(&job));
     assert_eq!(commit(&store, 2, step.clone()).await, CommitOutcome::Halted);
     assert_eq!(commit(&store, 2, step).await, CommitOutcome::Halted, "told again");
     assert_eq!((journal(&store, 1).await.len(), context(&store, 1).await.len()), (1, 1));
@@ -324,24 +350,29 @@ pub async fn a_step_that_halts_writes_its_entries(store: Handle) {
 pub async fn whoever_goes_on_finds_the_journal(store: Handle) {
     let (me, job) = with_entries(&store, 0..2).await;
     let two = worker(&store, 2).await;
-    commit(&store, 2, with(change(me, &job, retry(secs(0), &[])), noted(vec![entry(2, "tried", "x")]))).await;
+    commit(
+        &store,
+        2,
+        with_step(change(me, &job, retry(secs(0), &[])), journal_writes(vec![entry(2, "tried", "x")])),
+    )
+    .await;
     let job = claim_one(&store, 3, two, 1).await;
     assert_eq!((job.rev, places(&journal(&store, 1).await)), (Rev(2), vec![0, 1, 2]));
     reap(&store, 4, two).await;
-    let job = claim(&store, at(5), &ask_alone(me, 2)).await.remove(0);
-    let step = noted(vec![entry(3, "end", "x")]);
+    let job = claim(&store, at(5), &solo_claim_request(me, 2)).await.remove(0);
+    let step = journal_writes(vec![entry(3, "end", "x")]);
     assert_eq!(
-        commit(&store, 6, with(change(me, &job, failed(Reason::Stopped)), step)).await,
+        commit(&store, 6, with_step(change(me, &job, failed(Reason::Stopped)), step)).await,
         CommitOutcome::Committed
     );
-    assert_eq!(act(&store, 7, 1, JobAction::Retry).await, crate::ControlOutcome::Done);
+    assert_eq!(act_on_job(&store, 7, 1, JobAction::Retry).await, crate::ControlOutcome::Done);
     assert_eq!(state(&store, id(1)).await, State::Ready);
     assert_eq!(places(&journal(&store, 1).await), [0, 1, 2, 3], "a retry goes on from its journal");
 }
 
 pub async fn nothing_is_left_of_the_journal_of_a_pruned_job(store: Handle) {
-    let (me, job) = running(&store, 1).await;
-    commit(&store, 1, with(change(me, &job, done("x")), much(&job))).await;
+    let (me, job) = running_job(&store, 1).await;
+    commit(&store, 1, with_step(change(me, &job, done("x")), much(&job))).await;
     let prune = Prune { state: State::Done, before: t(5), kind: None, after: None, limit: 9 };
     assert_eq!(store.prune(at(6), &prune).await.expect("prune").jobs, 1);
     assert_eq!((journal(&store, 1).await, context(&store, 1).await), (vec![], vec![]));

@@ -25,7 +25,7 @@ pub const KIND: &str = "work";
 /// The queue of a job that names no other.
 pub const QUEUE: &str = "main";
 /// A cap of crashes that no case reaches by accident.
-pub const CRASHES: u16 = 3;
+pub const MAX_CRASHES: u16 = 3;
 
 /// A handle on the store under test.
 pub type Handle = Arc<dyn Store>;
@@ -66,7 +66,7 @@ pub fn job_in(n: u32, kind: &str, queue: &str) -> NewJob {
 }
 
 /// The `n`th job under a serial key.
-pub fn keyed(n: u32, key: &str) -> NewJob {
+pub fn serial_job(n: u32, key: &str) -> NewJob {
     let mut new = job(n);
     new.settings.serial = Some(Box::new(Serial::new(key)));
     new
@@ -107,7 +107,7 @@ pub async fn submit(store: &Handle, jobs: &[NewJob]) {
 }
 
 /// What a worker asks of the kit's queue and kind.
-pub fn ask(worker: WorkerId, number: i64, limit: usize) -> ClaimRequest {
+pub fn claim_request(worker: WorkerId, number: i64, limit: usize) -> ClaimRequest {
     ClaimRequest {
         worker,
         number: ClaimNo(number),
@@ -120,8 +120,8 @@ pub fn ask(worker: WorkerId, number: i64, limit: usize) -> ClaimRequest {
 }
 
 /// The same for a suspect.
-pub fn ask_alone(worker: WorkerId, number: i64) -> ClaimRequest {
-    ClaimRequest { solo: true, ..ask(worker, number, 1) }
+pub fn solo_claim_request(worker: WorkerId, number: i64) -> ClaimRequest {
+    ClaimRequest { solo: true, ..claim_request(worker, number, 1) }
 }
 
 /// Claims and expects to be answered.
@@ -130,7 +130,7 @@ pub async fn claim(store: &Handle, now: Now, ask: &ClaimRequest) -> Vec<ClaimedJ
 }
 
 /// Submits the `n`th job and claims it for a worker of the same number, at the beginning.
-pub async fn running(store: &Handle, n: u32) -> (WorkerId, ClaimedJob) {
+pub async fn running_job(store: &Handle, n: u32) -> (WorkerId, ClaimedJob) {
     let holder = worker(store, i64::from(n)).await;
     submit(store, &[job(n)]).await;
     (holder, claim_one(store, 0, holder, 1).await)
@@ -138,7 +138,7 @@ pub async fn running(store: &Handle, n: u32) -> (WorkerId, ClaimedJob) {
 
 /// Claims exactly one job.
 pub async fn claim_one(store: &Handle, now: u64, worker: WorkerId, number: i64) -> ClaimedJob {
-    let mut jobs = claim(store, at(now), &ask(worker, number, 1)).await;
+    let mut jobs = claim(store, at(now), &claim_request(worker, number, 1)).await;
     assert_eq!(jobs.len(), 1, "a job was ready to be claimed");
     jobs.remove(0)
 }
@@ -149,7 +149,7 @@ pub fn ids(jobs: &[ClaimedJob]) -> Vec<JobId> {
 }
 
 /// A claim born with the submit.
-pub fn born(worker: WorkerId, number: i64) -> Option<ClaimOnSubmit> {
+pub fn claim_on_submit(worker: WorkerId, number: i64) -> Option<ClaimOnSubmit> {
     Some(ClaimOnSubmit { worker, number: ClaimNo(number) })
 }
 
@@ -175,8 +175,8 @@ pub fn retry(after: Duration, spent: &[u32]) -> Outcome {
 }
 
 /// A wait for one signal.
-pub fn wait_for(name: &str, timeout: Option<Duration>) -> Outcome {
-    wait_for_some(&[name], 1, timeout)
+pub fn wait_for_signal(name: &str, timeout: Option<Duration>) -> Outcome {
+    wait_for_signals(&[name], 1, timeout)
 }
 
 /// A signal.
@@ -185,7 +185,7 @@ pub fn signal(job: JobId, name: &str, dedup: &str, text: &str) -> NewSignal {
 }
 
 /// A wait for so many of some signals; a name that ends with a star is one of which all are shown.
-pub fn wait_for_some(names: &[&str], needs: u32, timeout: Option<Duration>) -> Outcome {
+pub fn wait_for_signals(names: &[&str], needs: u32, timeout: Option<Duration>) -> Outcome {
     let name =
         |name: &&str| SignalName { name: name.trim_end_matches('*').to_owned(), every: name.ends_with('*') };
     let names = names.iter().map(name).collect();
@@ -193,7 +193,7 @@ pub fn wait_for_some(names: &[&str], needs: u32, timeout: Option<Duration>) -> O
 }
 
 /// A wait for the children that the change submits which follows a claim.
-pub fn join(job: &ClaimedJob) -> Outcome {
+pub fn wait_for_children(job: &ClaimedJob) -> Outcome {
     Outcome::Wait(Wait { condition: WaitCondition::Children { rev: Rev(job.rev.0 + 1) }, timeout: None })
 }
 
@@ -212,18 +212,21 @@ pub fn step(ran: &str, stage: &str, data: &str) -> StepWrites {
 }
 
 /// A step that submits jobs and goes on to a stage that may wait for them.
-pub fn bear(children: &[NewJob]) -> StepWrites {
+pub fn spawn_children(children: &[NewJob]) -> StepWrites {
     let stage = Some(("Joining".to_owned(), payload("x")));
     StepWrites { stage, children: children.to_vec(), ..StepWrites::default() }
 }
 
 /// A step that consumes what it was shown and leaves the stage as it is.
 pub fn consume(job: &ClaimedJob) -> StepWrites {
-    StepWrites { consumed: shown(job).iter().map(|signal| signal.number).collect(), ..StepWrites::default() }
+    StepWrites {
+        consumed: selected_signals(job).iter().map(|signal| signal.number).collect(),
+        ..StepWrites::default()
+    }
 }
 
 /// The signals that a step is shown of what its worker was handed.
-pub fn shown(job: &ClaimedJob) -> Vec<Signal> {
+pub fn selected_signals(job: &ClaimedJob) -> Vec<Signal> {
     let places = job.wait.as_ref().map(|wait| wait.select_signals(&job.inbox)).unwrap_or_default();
     places.into_iter().map(|place| job.inbox[place].clone()).collect()
 }
@@ -234,12 +237,12 @@ pub fn texts(signals: &[Signal]) -> Vec<String> {
 }
 
 /// The same change with a step.
-pub fn with(change: Change, step: StepWrites) -> Change {
+pub fn with_step(change: Change, step: StepWrites) -> Change {
     Change { step: Some(Box::new(step)), ..change }
 }
 
 /// A claim as its worker knows it after a step that goes on.
-pub fn further(job: &ClaimedJob) -> ClaimedJob {
+pub fn after_step(job: &ClaimedJob) -> ClaimedJob {
     ClaimedJob { rev: Rev(job.rev.0 + 1), wait: None, inbox: Vec::new(), ..job.clone() }
 }
 
@@ -258,7 +261,7 @@ pub fn entry(seq: i32, name: &str, text: &str) -> JournalEntry {
 }
 
 /// A step that adds to the journal.
-pub fn noted(entries: Vec<JournalEntry>) -> StepWrites {
+pub fn journal_writes(entries: Vec<JournalEntry>) -> StepWrites {
     StepWrites { entries, ..StepWrites::default() }
 }
 
@@ -283,7 +286,7 @@ pub async fn inbox(store: &Handle, n: u32) -> Vec<String> {
 }
 
 /// A machine's transitions.
-pub async fn steps(store: &Handle, n: u32) -> Vec<Transition> {
+pub async fn transitions(store: &Handle, n: u32) -> Vec<Transition> {
     store.inspect().transitions(id(n), None, 1_000).await.expect("steps")
 }
 
@@ -300,13 +303,13 @@ pub async fn commit(store: &Handle, now: u64, change: Change) -> CommitOutcome {
 }
 
 /// A job as the worker that has claimed it names it.
-pub fn held(worker: WorkerId, job: &ClaimedJob) -> JobClaim {
+pub fn job_claim(worker: WorkerId, job: &ClaimedJob) -> JobClaim {
     JobClaim { worker, claim: job.claim, job: job.id, epoch: job.epoch }
 }
 
 /// Declares one worker dead and walks all its claims.
 pub async fn reap(store: &Handle, now: u64, worker: WorkerId) -> ReapReport {
-    let sweep = ReapRequest { dead: vec![worker], lapsed: false, limit: 1_000, crashes: CRASHES };
+    let sweep = ReapRequest { dead: vec![worker], lapsed: false, limit: 1_000, crashes: MAX_CRASHES };
     let reaped = store.reap(at(now), &sweep).await.expect("reap");
     assert!(!reaped.more, "a thousand claims are enough for every case");
     reaped
@@ -314,16 +317,16 @@ pub async fn reap(store: &Handle, now: u64, worker: WorkerId) -> ReapReport {
 
 /// Renews a worker's lease.
 pub async fn renew(store: &Handle, now: u64, worker: WorkerId) -> Renewal {
-    store.renew(at(now), &beat(worker)).await.expect("renew")
+    store.renew(at(now), &renew_request(worker)).await.expect("renew")
 }
 
 /// A renewal with nothing to tell.
-pub fn beat(worker: WorkerId) -> RenewRequest {
+pub fn renew_request(worker: WorkerId) -> RenewRequest {
     RenewRequest { worker, lease: LEASE, settled: Vec::new(), solo_ended: Vec::new() }
 }
 
 /// Fires timers.
-pub async fn due(store: &Handle, now: u64, limit: usize) -> TimerReport {
+pub async fn fire_timers(store: &Handle, now: u64, limit: usize) -> TimerReport {
     store.fire_timers(at(now), limit).await.expect("due")
 }
 
@@ -344,11 +347,11 @@ pub async fn history(store: &Handle, id: JobId) -> Vec<Attempt> {
 
 /// How many jobs there are in a state.
 pub async fn count(store: &Handle, state: State) -> usize {
-    list(store, Filter { state: Some(state), ..all() }).await.len()
+    list(store, Filter { state: Some(state), ..all_jobs() }).await.len()
 }
 
 /// Every job.
-pub fn all() -> Filter {
+pub fn all_jobs() -> Filter {
     Filter { limit: 100_000, ..Filter::default() }
 }
 
@@ -358,14 +361,14 @@ pub async fn list(store: &Handle, filter: Filter) -> Vec<JobId> {
 }
 
 /// Does something to one job.
-pub async fn act(store: &Handle, now: u64, n: u32, act: JobAction) -> ControlOutcome {
-    let mut did = store.control().act_on_jobs(at(now), &[id(n)], act, &someone()).await.expect("act");
+pub async fn act_on_job(store: &Handle, now: u64, n: u32, act: JobAction) -> ControlOutcome {
+    let mut did = store.control().act_on_jobs(at(now), &[id(n)], act, &actor()).await.expect("act");
     assert_eq!(did.len(), 1);
     did.remove(0)
 }
 
 /// Who does things in the cases.
-pub fn someone() -> Actor {
+pub fn actor() -> Actor {
     Actor::new("someone")
 }
 
@@ -375,9 +378,9 @@ pub fn cancel(grace: u64) -> JobAction {
 }
 
 /// Changes a rule and expects that to be done.
-pub async fn rule(store: &Handle, now: u64, rule: AdminAction) {
+pub async fn administer(store: &Handle, now: u64, rule: AdminAction) {
     assert_eq!(
-        store.control().administer(at(now), &rule, &someone()).await.expect("rule"),
+        store.control().administer(at(now), &rule, &actor()).await.expect("rule"),
         ControlOutcome::Done
     );
 }
@@ -394,13 +397,13 @@ pub async fn gates(store: &Handle, queues: &[&str]) -> Vec<u64> {
 }
 
 /// How many claims are recorded for a worker.
-pub async fn claims(store: &Handle, worker: WorkerId) -> u64 {
+pub async fn claim_count(store: &Handle, worker: WorkerId) -> u64 {
     let workers = store.inspect().workers().await.expect("workers");
     workers.into_iter().find(|view| view.id == worker).expect("the worker is there").claims
 }
 
 /// Whether a renewal says that there is someone to reap; `None` if the lease was lost.
-pub fn lapsed(renewal: &Renewal) -> Option<bool> {
+pub fn reports_lapsed(renewal: &Renewal) -> Option<bool> {
     match renewal {
         Renewal::Held { lapsed, .. } => Some(*lapsed),
         Renewal::Lost => None,

@@ -20,36 +20,36 @@ pub async fn a_name_is_taken_once(store: Handle) {
 
 pub async fn renewal_lengthens_the_lease(store: Handle) {
     let one = worker(&store, 1).await;
-    assert_eq!(lapsed(&renew(&store, 100, one).await), Some(false));
+    assert_eq!(reports_lapsed(&renew(&store, 100, one).await), Some(false));
     let workers = store.inspect().workers().await.expect("workers");
     assert_eq!((workers[0].lease_until, workers[0].alive), (t(100).plus(LEASE), true));
-    let short = RenewRequest { lease: secs(3), ..beat(one) };
-    assert_eq!(lapsed(&store.renew(at(101), &short).await.expect("renew")), Some(false));
+    let short = RenewRequest { lease: secs(3), ..renew_request(one) };
+    assert_eq!(reports_lapsed(&store.renew(at(101), &short).await.expect("renew")), Some(false));
     let workers = store.inspect().workers().await.expect("workers");
     assert_eq!(workers[0].lease_until, t(104), "it is what the worker asks for");
-    assert_eq!(lapsed(&renew(&store, 500, one).await), Some(false), "late, but nobody reaped it");
+    assert_eq!(reports_lapsed(&renew(&store, 500, one).await), Some(false), "late, but nobody reaped it");
     assert_eq!(renew(&store, 500, WorkerId(99)).await, Renewal::Lost);
 }
 
 pub async fn others_whose_lease_ran_out_are_told(store: Handle) {
     let (one, two) = (worker(&store, 1).await, worker(&store, 2).await);
-    assert_eq!(lapsed(&renew(&store, 500, one).await), Some(false));
+    assert_eq!(reports_lapsed(&renew(&store, 500, one).await), Some(false));
     let end = LEASE.as_secs();
-    assert_eq!(lapsed(&renew(&store, end - 1, one).await), Some(false));
-    assert_eq!(lapsed(&renew(&store, end, one).await), Some(true));
+    assert_eq!(reports_lapsed(&renew(&store, end - 1, one).await), Some(false));
+    assert_eq!(reports_lapsed(&renew(&store, end, one).await), Some(true));
     reap(&store, end, two).await;
-    assert_eq!(lapsed(&renew(&store, end, one).await), Some(false), "there is nobody left to reap");
+    assert_eq!(reports_lapsed(&renew(&store, end, one).await), Some(false), "there is nobody left to reap");
     let three = worker(&store, 3).await;
     store.retire_worker(at(end), three).await.expect("retire");
-    assert_eq!(lapsed(&renew(&store, end + 1, one).await), Some(false), "nor is who retired");
+    assert_eq!(reports_lapsed(&renew(&store, end + 1, one).await), Some(false), "nor is who retired");
 }
 
 pub async fn a_dead_worker_never_revives(store: Handle) {
-    let (one, job) = running(&store, 1).await;
+    let (one, job) = running_job(&store, 1).await;
     reap(&store, 1, one).await;
     for now in [1, 2, 3] {
         assert_eq!(renew(&store, now, one).await, Renewal::Lost);
-        assert!(matches!(store.claim(at(now), &ask(one, 2, 1)).await, Err(Error::Dead)));
+        assert!(matches!(store.claim(at(now), &claim_request(one, 2, 1)).await, Err(Error::Dead)));
     }
     assert_eq!(commit(&store, 4, change(one, &job, done("x"))).await, CommitOutcome::Fenced);
     let workers = store.inspect().workers().await.expect("workers");
@@ -60,25 +60,25 @@ pub async fn release_hands_back_where_it_stood(store: Handle) {
     let one = worker(&store, 1).await;
     let batch = [job(1), NewJob { priority: -2, ..job(2) }, job(3)];
     submit(&store, &batch).await;
-    let taken = claim(&store, at(1), &ask(one, 1, 2)).await;
+    let taken = claim(&store, at(1), &claim_request(one, 1, 2)).await;
     assert_eq!(ids(&taken), [id(2), id(1)]);
-    let back: Vec<_> = taken.iter().map(|job| held(one, job)).collect();
+    let back: Vec<_> = taken.iter().map(|job| job_claim(one, job)).collect();
     assert_eq!(store.release(at(50), &back).await.expect("release"), 2);
     let kept = view(&store, id(2)).await;
     assert_eq!((kept.summary.state, kept.epoch, kept.rev), (State::Ready, Epoch(1), Rev(0)));
     assert_eq!((kept.summary.due_at, kept.summary.attempts, kept.deaths), (t(0), 0, 0));
     assert!(history(&store, id(2)).await.is_empty());
-    let haul = store.claim(at(51), &ask(one, 2, 9)).await.expect("claim");
+    let haul = store.claim(at(51), &claim_request(one, 2, 9)).await.expect("claim");
     assert_eq!((ids(&haul.jobs), haul.suspects), (vec![id(2), id(1), id(3)], false));
 }
 
 pub async fn release_passes_over_outdated_claims(store: Handle) {
     let one = worker(&store, 1).await;
     submit(&store, &jobs(1, 4)).await;
-    let taken = claim(&store, at(0), &ask(one, 1, 4)).await;
+    let taken = claim(&store, at(0), &claim_request(one, 1, 4)).await;
     commit(&store, 1, change(one, &taken[0], done("x"))).await;
     commit(&store, 1, change(one, &taken[1], retry(secs(50), &[]))).await;
-    let mut back: Vec<_> = taken.iter().map(|job| held(one, job)).collect();
+    let mut back: Vec<_> = taken.iter().map(|job| job_claim(one, job)).collect();
     back.push(JobClaim { job: id(99), ..back[0] });
     assert_eq!(store.release(at(2), &back).await.expect("release"), 2);
     assert_eq!(store.release(at(3), &back).await.expect("release"), 0, "the answer was lost: again");
@@ -94,12 +94,12 @@ pub async fn release_passes_over_outdated_claims(store: Handle) {
 }
 
 pub async fn a_released_suspect_stays_one(store: Handle) {
-    let (one, _) = running(&store, 1).await;
+    let (one, _) = running_job(&store, 1).await;
     reap(&store, 1, one).await;
     let two = worker(&store, 2).await;
-    let suspect = claim(&store, at(1), &ask_alone(two, 1)).await.remove(0);
-    store.release(at(2), &[held(two, &suspect)]).await.expect("release");
-    let haul = store.claim(at(2), &ask(two, 2, 9)).await.expect("claim");
+    let suspect = claim(&store, at(1), &solo_claim_request(two, 1)).await.remove(0);
+    store.release(at(2), &[job_claim(two, &suspect)]).await.expect("release");
+    let haul = store.claim(at(2), &claim_request(two, 2, 9)).await.expect("claim");
     assert!(haul.jobs.is_empty() && haul.suspects);
     assert_eq!(view(&store, id(1)).await.deaths, 1);
 }
@@ -107,9 +107,9 @@ pub async fn a_released_suspect_stays_one(store: Handle) {
 pub async fn retire_hands_back_everything_without_an_attempt(store: Handle) {
     let (one, two) = (worker(&store, 1).await, worker(&store, 2).await);
     submit(&store, &jobs(1, 6)).await;
-    let first = claim(&store, at(0), &ask(one, 1, 2)).await;
-    claim(&store, at(0), &ask(one, 2, 2)).await;
-    claim(&store, at(0), &ask(two, 1, 1)).await;
+    let first = claim(&store, at(0), &claim_request(one, 1, 2)).await;
+    claim(&store, at(0), &claim_request(one, 2, 2)).await;
+    claim(&store, at(0), &claim_request(two, 1, 1)).await;
     commit(&store, 1, change(one, &first[0], done("x"))).await;
     assert_eq!(store.retire_worker(at(2), one).await.expect("retire"), 3);
     for n in 2..=4 {
@@ -119,15 +119,15 @@ pub async fn retire_hands_back_everything_without_an_attempt(store: Handle) {
         assert!(history(&store, id(n)).await.is_empty());
     }
     assert_eq!((state(&store, id(1)).await, state(&store, id(5)).await), (State::Done, State::Running));
-    assert_eq!(claims(&store, one).await, 0);
-    let haul = store.claim(at(3), &ask(two, 2, 9)).await.expect("claim");
+    assert_eq!(claim_count(&store, one).await, 0);
+    let haul = store.claim(at(3), &claim_request(two, 2, 9)).await.expect("claim");
     assert_eq!((ids(&haul.jobs), haul.suspects), ([2, 3, 4, 6].map(id).to_vec(), false));
-    assert!(matches!(store.claim(at(3), &ask(one, 3, 1)).await, Err(Error::Dead)));
+    assert!(matches!(store.claim(at(3), &claim_request(one, 3, 1)).await, Err(Error::Dead)));
     assert_eq!(renew(&store, 3, one).await, Renewal::Lost);
 }
 
 pub async fn retire_twice_or_unknown_hands_back_nothing(store: Handle) {
-    let (one, _) = running(&store, 1).await;
+    let (one, _) = running_job(&store, 1).await;
     assert_eq!(store.retire_worker(at(1), one).await.expect("retire"), 1);
     assert_eq!(store.retire_worker(at(1), one).await.expect("retire"), 0);
     assert_eq!(store.retire_worker(at(1), WorkerId(99)).await.expect("retire"), 0);
@@ -145,10 +145,10 @@ pub async fn renewal_settles_claims(store: Handle) {
         let job = claim_one(&store, 0, one, number).await;
         commit(&store, 1, change(one, &job, done("x"))).await;
     }
-    assert_eq!(claims(&store, one).await, 3);
-    let settling = RenewRequest { settled: vec![ClaimNo(1), ClaimNo(3), ClaimNo(9)], ..beat(one) };
-    assert_eq!(lapsed(&store.renew(at(2), &settling).await.expect("renew")), Some(false));
-    assert_eq!(claims(&store, one).await, 1);
+    assert_eq!(claim_count(&store, one).await, 3);
+    let settling = RenewRequest { settled: vec![ClaimNo(1), ClaimNo(3), ClaimNo(9)], ..renew_request(one) };
+    assert_eq!(reports_lapsed(&store.renew(at(2), &settling).await.expect("renew")), Some(false));
+    assert_eq!(claim_count(&store, one).await, 1);
 }
 
 pub async fn claims_nobody_heard_of_are_told_and_disowned(store: Handle) {
@@ -170,12 +170,12 @@ pub async fn claims_nobody_heard_of_are_told_and_disowned(store: Handle) {
 }
 
 pub async fn renewal_ends_aloneness(store: Handle) {
-    let (one, _) = running(&store, 1).await;
+    let (one, _) = running_job(&store, 1).await;
     reap(&store, 1, one).await;
     let two = worker(&store, 2).await;
-    claim(&store, at(1), &ask_alone(two, 7)).await;
-    let joined = RenewRequest { solo_ended: vec![ClaimNo(7)], ..beat(two) };
-    assert_eq!(lapsed(&store.renew(at(2), &joined).await.expect("renew")), Some(false));
+    claim(&store, at(1), &solo_claim_request(two, 7)).await;
+    let joined = RenewRequest { solo_ended: vec![ClaimNo(7)], ..renew_request(two) };
+    assert_eq!(reports_lapsed(&store.renew(at(2), &joined).await.expect("renew")), Some(false));
     reap(&store, 3, two).await;
     let kept = view(&store, id(1)).await;
     assert_eq!((kept.deaths, kept.crashes), (2, 0), "it no longer ran alone, so the death is not counted");

@@ -16,7 +16,7 @@ async fn begun(store: &Handle, n: u32) -> (WorkerId, ClaimedJob) {
 }
 
 fn next(worker: WorkerId, job: &ClaimedJob, step: StepWrites) -> windlass_model::Change {
-    with(change(worker, job, Outcome::Next), step)
+    with_step(change(worker, job, Outcome::Next), step)
 }
 
 pub async fn a_step_goes_on_under_the_same_claim(store: Handle) {
@@ -30,16 +30,16 @@ pub async fn a_step_goes_on_under_the_same_claim(store: Handle) {
     let seen = view(&store, id(1)).await;
     assert_eq!((seen.summary.state, seen.epoch, seen.rev), (State::Running, first.epoch, Rev(1)));
     assert_eq!((seen.summary.stage.as_deref(), seen.data), (Some("Charge"), Some(payload("1"))));
-    assert_eq!((seen.worker, claims(&store, me).await), (Some(me), 1));
+    assert_eq!((seen.worker, claim_count(&store, me).await), (Some(me), 1));
     assert_eq!(gates(&store, &[QUEUE, crate::TIMER_GATE]).await, before, "no queue gained anything");
-    let second = further(&first);
+    let second = after_step(&first);
     assert_eq!(
         commit(&store, 3, next(me, &second, step("Charge", "Ship", "2"))).await,
         CommitOutcome::Committed
     );
     assert_eq!(commit(&store, 3, next(me, &first, step("Begin", "Other", "9"))).await, CommitOutcome::Fenced);
-    let third = further(&second);
-    let end = with(
+    let third = after_step(&second);
+    let end = with_step(
         change(me, &third, done("x")),
         StepWrites { from_stage: Some("Ship".into()), ..StepWrites::default() },
     );
@@ -53,22 +53,22 @@ pub async fn a_step_goes_on_under_the_same_claim(store: Handle) {
 pub async fn whoever_claims_a_machine_goes_on_where_it_stands(store: Handle) {
     let (me, first) = begun(&store, 1).await;
     commit(&store, 2, next(me, &first, step("Begin", "Charge", "1"))).await;
-    let again = claim(&store, at(2), &ask(me, 1, 1)).await.remove(0);
+    let again = claim(&store, at(2), &claim_request(me, 1, 1)).await.remove(0);
     assert_eq!((again.rev, again.epoch), (Rev(1), first.epoch), "the claim is the same");
     assert_eq!((again.stage.as_deref(), again.data), (Some("Charge"), Some(payload("1"))));
     let two = worker(&store, 2).await;
     reap(&store, 3, me).await;
-    let other = claim(&store, at(3), &ask_alone(two, 1)).await.remove(0);
-    let back = held(two, &other);
+    let other = claim(&store, at(3), &solo_claim_request(two, 1)).await.remove(0);
+    let back = job_claim(two, &other);
     assert_eq!((other.rev, other.stage.as_deref(), other.data), (Rev(1), Some("Charge"), Some(payload("1"))));
     assert_eq!(other.input, job(1).input, "its input is what it was");
     assert_eq!(
-        commit(&store, 4, next(me, &further(&first), step("Charge", "Ship", "2"))).await,
+        commit(&store, 4, next(me, &after_step(&first), step("Charge", "Ship", "2"))).await,
         CommitOutcome::Fenced
     );
-    assert_eq!(steps(&store, 1).await.len(), 1, "nothing of what was fenced is there");
+    assert_eq!(transitions(&store, 1).await.len(), 1, "nothing of what was fenced is there");
     store.release(at(5), &[back]).await.expect("release");
-    let third = claim(&store, at(5), &ask_alone(two, 2)).await.remove(0);
+    let third = claim(&store, at(5), &solo_claim_request(two, 2)).await.remove(0);
     assert_eq!((third.stage.as_deref(), third.data), (Some("Charge"), Some(payload("1"))));
 }
 
@@ -76,22 +76,22 @@ pub async fn transitions_are_recorded_with_where_they_led(store: Handle) {
     let (me, first) = begun(&store, 1).await;
     let stay = |ran: &str| StepWrites { from_stage: Some(ran.into()), ..StepWrites::default() };
     commit(&store, 2, next(me, &first, step("Begin", "Charge", "1"))).await;
-    let job = further(&first);
+    let job = after_step(&first);
     commit(&store, 3, next(me, &job, stay("Charge"))).await;
-    let job = further(&job);
+    let job = after_step(&job);
     commit(&store, 4, next(me, &job, StepWrites { from_stage: None, ..step("", "Ship", "2") })).await;
-    let job = further(&job);
-    commit(&store, 5, with(change(me, &job, Outcome::Wait(Wait::YIELD)), stay("Ship"))).await;
+    let job = after_step(&job);
+    commit(&store, 5, with_step(change(me, &job, Outcome::Wait(Wait::YIELD)), stay("Ship"))).await;
     let job = claim_one(&store, 5, me, 2).await;
-    commit(&store, 6, with(change(me, &job, wait_for("go", Some(secs(4)))), stay("Ship"))).await;
-    due(&store, 10, 9).await;
+    commit(&store, 6, with_step(change(me, &job, wait_for_signal("go", Some(secs(4)))), stay("Ship"))).await;
+    fire_timers(&store, 10, 9).await;
     let job = claim_one(&store, 10, me, 3).await;
-    commit(&store, 11, with(change(me, &job, retry(secs(0), &[])), stay("Ship"))).await;
+    commit(&store, 11, with_step(change(me, &job, retry(secs(0), &[])), stay("Ship"))).await;
     let job = claim_one(&store, 11, me, 4).await;
-    commit(&store, 12, with(change(me, &job, join(&job)), step("Ship", "Last", "3"))).await;
+    commit(&store, 12, with_step(change(me, &job, wait_for_children(&job)), step("Ship", "Last", "3"))).await;
     let job = claim_one(&store, 12, me, 5).await;
-    commit(&store, 13, with(change(me, &job, failed(Reason::Stopped)), stay("Last"))).await;
-    let all = steps(&store, 1).await;
+    commit(&store, 13, with_step(change(me, &job, failed(Reason::Stopped)), stay("Last"))).await;
+    let all = transitions(&store, 1).await;
     let told: Vec<_> = all
         .iter()
         .map(|step| (step.rev.0, step.stage.as_str(), step.next.as_deref(), step.how.as_str()))
@@ -116,11 +116,12 @@ pub async fn paths_count_the_transitions_of_the_newest(store: Handle) {
     let me = worker(&store, 1).await;
     let newer = NewJob { kind: kind(KIND, 2), ..machine(3, "Begin") };
     submit(&store, &[machine(1, "Begin"), machine(2, "Begin"), newer, job_in(4, "other", QUEUE)]).await;
-    let wanted = crate::ClaimRequest { kinds: [kind(KIND, 1), kind(KIND, 2)].into(), ..ask(me, 1, 9) };
+    let wanted =
+        crate::ClaimRequest { kinds: [kind(KIND, 1), kind(KIND, 2)].into(), ..claim_request(me, 1, 9) };
     for job in claim(&store, at(0), &wanted).await {
         commit(&store, 1, next(me, &job, step("Begin", "Charge", "1"))).await;
         let end = StepWrites { from_stage: Some("Charge".into()), ..StepWrites::default() };
-        commit(&store, 2, with(change(me, &further(&job), done("x")), end)).await;
+        commit(&store, 2, with_step(change(me, &after_step(&job), done("x")), end)).await;
     }
     let path = |version, stage: &str, next: Option<&str>, how: &str, times| TransitionCount {
         version,
@@ -145,34 +146,35 @@ pub async fn counters_start_anew_with_every_step(store: Handle) {
     assert_eq!((second.attempts, second.retry_counts.as_slice()), (1, [3, 4].as_slice()));
     reap(&store, 2, me).await;
     let two = worker(&store, 2).await;
-    let third = claim(&store, at(2), &ask_alone(two, 1)).await.remove(0);
+    let third = claim(&store, at(2), &solo_claim_request(two, 1)).await.remove(0);
     assert_eq!((third.attempts, third.worker_deaths), (1, 1));
     commit(&store, 3, next(two, &third, step("Begin", "Charge", "1"))).await;
     let seen = view(&store, id(1)).await;
     assert_eq!((seen.summary.attempts, seen.deaths, seen.crashes, seen.spent), (0, 0, 0, vec![]));
     assert!(!holds(&store, 1).await.suspect);
     assert_eq!(history(&store, id(1)).await.len(), 2, "what went wrong before is kept");
-    let mut job = further(&third);
+    let mut job = after_step(&third);
     for attempts in 1..=3 {
         let same = StepWrites { unchanged: true, ..step("Charge", "Charge", "1") };
         commit(&store, 4, next(two, &job, same)).await;
         assert_eq!(view(&store, id(1)).await.summary.attempts, attempts, "it stands where it stood");
-        job = further(&job);
+        job = after_step(&job);
     }
-    commit(&store, 5, with(change(two, &job, wait_for("go", None)), step("Charge", "Ship", "2"))).await;
+    commit(&store, 5, with_step(change(two, &job, wait_for_signal("go", None)), step("Charge", "Ship", "2")))
+        .await;
     assert_eq!(view(&store, id(1)).await.summary.attempts, 0);
 }
 
 pub async fn a_retry_keeps_what_the_step_has_made_of_its_stage(store: Handle) {
     let (me, first) = begun(&store, 1).await;
     let saved = StepWrites { from_stage: None, ..step("", "Begin", "so far") };
-    commit(&store, 1, with(change(me, &first, retry(secs(0), &[])), saved)).await;
+    commit(&store, 1, with_step(change(me, &first, retry(secs(0), &[])), saved)).await;
     let second = claim_one(&store, 1, me, 2).await;
     assert_eq!(
         (second.stage.as_deref(), second.data, second.attempts),
         (Some("Begin"), Some(payload("so far")), 1)
     );
-    assert!(steps(&store, 1).await.is_empty(), "nothing was recorded");
+    assert!(transitions(&store, 1).await.is_empty(), "nothing was recorded");
 }
 
 pub async fn a_retry_without_an_error_leaves_no_history(store: Handle) {
@@ -190,42 +192,42 @@ pub async fn a_retry_without_an_error_leaves_no_history(store: Handle) {
 
 pub async fn a_paused_machine_halts_after_its_step(store: Handle) {
     let (me, first) = begun(&store, 1).await;
-    assert_eq!(act(&store, 1, 1, JobAction::Pause).await, ControlOutcome::Done);
+    assert_eq!(act_on_job(&store, 1, 1, JobAction::Pause).await, ControlOutcome::Done);
     let go = next(me, &first, step("Begin", "Charge", "1"));
     assert_eq!(commit(&store, 2, go.clone()).await, CommitOutcome::Halted);
     let seen = view(&store, id(1)).await;
     assert_eq!((seen.summary.state, seen.rev, seen.epoch), (State::Ready, Rev(1), Epoch(1)));
     assert_eq!(seen.summary.stage.as_deref(), Some("Charge"), "the step is written");
-    assert_eq!(steps(&store, 1).await.len(), 1);
+    assert_eq!(transitions(&store, 1).await.len(), 1);
     assert_eq!(commit(&store, 2, go).await, CommitOutcome::Halted, "and said again");
-    assert_eq!(steps(&store, 1).await.len(), 1);
+    assert_eq!(transitions(&store, 1).await.len(), 1);
     assert_eq!(
-        commit(&store, 3, next(me, &further(&first), step("Charge", "Ship", "2"))).await,
+        commit(&store, 3, next(me, &after_step(&first), step("Charge", "Ship", "2"))).await,
         CommitOutcome::Fenced
     );
-    assert!(claim(&store, at(3), &ask(me, 2, 9)).await.is_empty());
-    assert_eq!(act(&store, 4, 1, JobAction::Resume).await, ControlOutcome::Done);
+    assert!(claim(&store, at(3), &claim_request(me, 2, 9)).await.is_empty());
+    assert_eq!(act_on_job(&store, 4, 1, JobAction::Resume).await, ControlOutcome::Done);
     let second = claim_one(&store, 4, me, 3).await;
     assert_eq!((second.stage.as_deref(), second.due_at), (Some("Charge"), t(2)));
 }
 
 pub async fn a_machine_that_was_told_to_end_halts_after_its_step(store: Handle) {
     let (me, first) = begun(&store, 1).await;
-    assert_eq!(act(&store, 1, 1, cancel(60)).await, ControlOutcome::CancelRequested);
+    assert_eq!(act_on_job(&store, 1, 1, cancel(60)).await, ControlOutcome::CancelRequested);
     assert_eq!(
         commit(&store, 2, next(me, &first, step("Begin", "Charge", "1"))).await,
         CommitOutcome::Halted
     );
-    assert!(claim(&store, at(3), &ask(me, 2, 9)).await.is_empty(), "it is not claimed again");
-    assert_eq!(due(&store, 61, 9).await.cancelled, 1);
+    assert!(claim(&store, at(3), &claim_request(me, 2, 9)).await.is_empty(), "it is not claimed again");
+    assert_eq!(fire_timers(&store, 61, 9).await.cancelled, 1);
     assert_eq!(state(&store, id(1)).await, State::Cancelled);
     assert!(store.cancel_requests(me).await.expect("orders").is_empty());
 }
 
 pub async fn a_resumed_machine_does_not_halt(store: Handle) {
     let (me, first) = begun(&store, 1).await;
-    act(&store, 1, 1, JobAction::Pause).await;
-    act(&store, 1, 1, JobAction::Resume).await;
+    act_on_job(&store, 1, 1, JobAction::Pause).await;
+    act_on_job(&store, 1, 1, JobAction::Resume).await;
     assert_eq!(
         commit(&store, 2, next(me, &first, step("Begin", "Charge", "1"))).await,
         CommitOutcome::Committed
@@ -237,13 +239,13 @@ pub async fn a_yield_lets_others_pass(store: Handle) {
     let (me, first) = begun(&store, 1).await;
     submit(&store, &[job(2)]).await;
     let before = gates(&store, &[QUEUE]).await;
-    let yields = with(change(me, &first, Outcome::Wait(Wait::YIELD)), step("Begin", "Charge", "1"));
+    let yields = with_step(change(me, &first, Outcome::Wait(Wait::YIELD)), step("Begin", "Charge", "1"));
     assert_eq!(commit(&store, 5, yields.clone()).await, CommitOutcome::Committed);
     assert_ne!(gates(&store, &[QUEUE]).await, before);
     let seen = view(&store, id(1)).await;
     assert_eq!((seen.summary.state, seen.epoch, seen.wait), (State::Ready, Epoch(1), None));
     assert_eq!(commit(&store, 5, yields).await, CommitOutcome::Committed, "said again");
-    let taken = claim(&store, at(6), &ask(me, 2, 9)).await;
+    let taken = claim(&store, at(6), &claim_request(me, 2, 9)).await;
     assert_eq!(ids(&taken), [id(2), id(1)], "behind what was there");
     assert_eq!(taken[1].due_at, t(5));
 }
@@ -254,7 +256,7 @@ pub async fn a_lost_answer_of_a_step_is_told_again(store: Handle) {
     for _ in 0..3 {
         assert_eq!(commit(&store, 1, go.clone()).await, CommitOutcome::Committed);
     }
-    assert_eq!((view(&store, id(1)).await.rev, steps(&store, 1).await.len()), (Rev(1), 1));
+    assert_eq!((view(&store, id(1)).await.rev, transitions(&store, 1).await.len()), (Rev(1), 1));
     reap(&store, 2, me).await;
     assert_eq!(
         commit(&store, 3, go.clone()).await,
@@ -262,15 +264,15 @@ pub async fn a_lost_answer_of_a_step_is_told_again(store: Handle) {
         "it is written, and the claim is over"
     );
     let two = worker(&store, 2).await;
-    let second = claim(&store, at(3), &ask_alone(two, 1)).await.remove(0);
+    let second = claim(&store, at(3), &solo_claim_request(two, 1)).await.remove(0);
     commit(&store, 4, next(two, &second, step("Charge", "Ship", "2"))).await;
     assert_eq!(commit(&store, 5, go).await, CommitOutcome::Fenced, "others have gone on");
-    let third = further(&second);
-    let parks = with(change(two, &third, wait_for("go", None)), step("Ship", "Last", "3"));
+    let third = after_step(&second);
+    let parks = with_step(change(two, &third, wait_for_signal("go", None)), step("Ship", "Last", "3"));
     for _ in 0..2 {
         assert_eq!(commit(&store, 6, parks.clone()).await, CommitOutcome::Committed);
     }
-    assert_eq!((state(&store, id(1)).await, steps(&store, 1).await.len()), (State::Waiting, 3));
+    assert_eq!((state(&store, id(1)).await, transitions(&store, 1).await.len()), (State::Waiting, 3));
     send(&store, 7, &[signal(id(1), "go", "1", "x")]).await;
     claim_one(&store, 7, two, 2).await;
     assert_eq!(commit(&store, 8, parks).await, CommitOutcome::Committed, "until the next change");
@@ -285,32 +287,32 @@ pub async fn large_data_is_kept_replaced_and_forgotten(store: Handle) {
     for len in [40_000, 300_000, 10, 0, 100_000, 20] {
         assert_eq!(commit(&store, 1, next(me, &job, to(len))).await, CommitOutcome::Committed, "{len}");
         assert_eq!(view(&store, id(1)).await.data, Some(sized(len)));
-        job = further(&job);
+        job = after_step(&job);
     }
-    commit(&store, 2, with(change(me, &job, retry(secs(0), &[])), to(50_000))).await;
+    commit(&store, 2, with_step(change(me, &job, retry(secs(0), &[])), to(50_000))).await;
     let job = claim_one(&store, 2, me, 2).await;
     assert_eq!(job.data, Some(sized(50_000)));
-    commit(&store, 3, with(change(me, &job, wait_for("go", None)), to(60_000))).await;
+    commit(&store, 3, with_step(change(me, &job, wait_for_signal("go", None)), to(60_000))).await;
     send(&store, 4, &[signal(id(1), "go", "1", "x")]).await;
     let job = claim_one(&store, 4, me, 3).await;
     assert_eq!(job.data, Some(sized(60_000)));
-    commit(&store, 5, with(change(me, &job, Outcome::Wait(Wait::YIELD)), to(7))).await;
+    commit(&store, 5, with_step(change(me, &job, Outcome::Wait(Wait::YIELD)), to(7))).await;
     assert_eq!(claim_one(&store, 5, me, 4).await.data, Some(sized(7)));
 }
 
 pub async fn what_a_step_may_not_write_is_refused_alone(store: Handle) {
     let me = worker(&store, 1).await;
     submit(&store, &jobs(1, 6)).await;
-    let taken = claim(&store, at(0), &ask(me, 1, 9)).await;
+    let taken = claim(&store, at(0), &claim_request(me, 1, 9)).await;
     let large = Payload::json(vec![b'1'; store.limits().payload + 1]);
     let mut charged = job(50);
     charged.settings.rate = Some(Box::new(windlass_model::RateCharge { limit: "nobody".into(), weight: 1 }));
     let changes = [
         next(me, &taken[0], StepWrites { stage: Some(("Begin".into(), large)), ..StepWrites::default() }),
         next(me, &taken[1], step("Begin", "", "1")),
-        change(me, &taken[2], wait_for_some(&[], 1, None)),
-        change(me, &taken[3], wait_for("go", Some(secs(0)))),
-        with(change(me, &taken[4], join(&taken[4])), bear(&[job(51), charged])),
+        change(me, &taken[2], wait_for_signals(&[], 1, None)),
+        change(me, &taken[3], wait_for_signal("go", Some(secs(0)))),
+        with_step(change(me, &taken[4], wait_for_children(&taken[4])), spawn_children(&[job(51), charged])),
         next(me, &taken[5], step("Begin", "Charge", "1")),
     ];
     let verdicts = store.commit(at(1), &changes).await.expect("commit");
@@ -324,14 +326,14 @@ pub async fn what_a_step_may_not_write_is_refused_alone(store: Handle) {
         assert_eq!((seen.rev, seen.summary.state), (Rev(0), State::Running));
     }
     assert_eq!(verdicts[5], CommitOutcome::Committed);
-    assert_eq!(list(&store, all()).await.len(), 6, "no child is there");
+    assert_eq!(list(&store, all_jobs()).await.len(), 6, "no child is there");
 }
 
 pub async fn a_suspect_that_has_got_further_is_an_ordinary_job(store: Handle) {
     let (me, first) = begun(&store, 1).await;
     reap(&store, 1, me).await;
     let two = worker(&store, 2).await;
-    let job = claim(&store, at(1), &ask_alone(two, 1)).await.remove(0);
+    let job = claim(&store, at(1), &solo_claim_request(two, 1)).await.remove(0);
     assert_eq!(
         commit(&store, 2, next(two, &job, step("Begin", "Charge", "1"))).await,
         CommitOutcome::Committed

@@ -14,34 +14,31 @@
 
 #![expect(missing_docs, reason = "the name of a case says what it expects")]
 
-pub mod agree;
-pub mod alarms;
-pub mod aside;
 pub mod bad_input;
 pub mod blocks;
+pub mod branch_children;
+pub mod branch_polls;
+pub mod branch_watches;
 pub mod branches;
+pub mod child_signals;
 pub mod children;
 pub mod claim;
 pub mod commit;
 pub mod control;
-pub mod crowds;
-pub mod duels;
+pub mod flow_control_races;
 pub mod fork;
 pub mod gate;
 pub mod inspect;
 pub mod interleave;
 pub mod journal;
-pub mod kept;
 pub mod kit;
 pub mod lease;
-pub mod leaves;
-pub mod lost;
+pub mod lost_children;
 pub mod machine;
-mod make;
-pub mod ops;
-pub mod polls;
+pub mod maintenance_races;
 pub mod prune;
 pub mod races;
+pub mod random_sequences;
 pub mod rate;
 pub mod reap;
 pub mod restate;
@@ -49,14 +46,14 @@ pub mod restore;
 pub mod schedule;
 pub mod serial;
 pub mod signal;
+pub mod state_table;
 pub mod submit;
-pub mod table;
 pub mod timers;
-pub mod told;
 pub mod unique;
+pub mod unreadable_signals;
 pub mod unwind;
 pub mod wait;
-pub mod watches;
+pub mod wake_races;
 
 /// Makes a test of every case for one backend. `$open` names an async function without arguments that opens
 /// a fresh, empty store and answers `(whatever must be kept meanwhile, Arc<dyn Store>)`.
@@ -253,7 +250,7 @@ macro_rules! conformance {
                 a_job_may_be_submitted_with_signals
                 nothing_is_left_of_the_signals_of_a_pruned_job
             }
-            aside {
+            unreadable_signals {
                 a_wait_goes_on_as_if_the_signal_had_not_come
                 the_next_of_its_name_ends_the_wait
                 a_wait_for_several_needs_what_was_not_set_aside
@@ -321,7 +318,7 @@ macro_rules! conformance {
                 whoever_goes_on_finds_the_journal
                 nothing_is_left_of_the_journal_of_a_pruned_job
             }
-            told {
+            child_signals {
                 a_parked_parent_is_woken_by_the_end_of_a_child
                 an_end_before_the_wait_is_not_lost
                 a_batch_may_end_a_child_and_park_its_parent
@@ -350,7 +347,7 @@ macro_rules! conformance {
                 what_cannot_be_done_to_a_branch_is_refused_alone
                 what_is_no_child_of_a_branch_is_refused
             }
-            leaves {
+            branch_children {
                 branches_of_two_jobs_do_not_know_each_other
                 other_children_stand_beside_those_of_a_branch
                 branches_grow_from_branches
@@ -360,7 +357,7 @@ macro_rules! conformance {
                 nothing_is_left_of_the_branches_of_a_pruned_job
                 a_fork_has_no_branches
             }
-            watches {
+            branch_watches {
                 a_parked_parent_is_woken_when_its_watch_is_met
                 what_was_met_before_the_watch_is_told_at_once
                 what_is_met_before_the_park_ends_the_wait_at_once
@@ -393,7 +390,7 @@ macro_rules! conformance {
                 a_fenced_block_tries_nothing
                 a_first_attempt_that_cannot_be_is_refused
             }
-            polls {
+            branch_polls {
                 a_branch_is_looked_at_at_its_pace
                 a_look_takes_no_more_than_it_is_told_to
                 healthy_children_are_left_alone
@@ -444,7 +441,7 @@ macro_rules! conformance {
                 every_order_of_what_is_sent_twice
                 every_order_with_the_death_of_the_worker
             }
-            table { every_pair_of_state_and_event }
+            state_table { every_pair_of_state_and_event }
             bad_input {
                 every_limit_is_an_error_that_says_so
                 one_invalid_job_refuses_the_whole_call
@@ -532,7 +529,7 @@ macro_rules! conformance {
                 a_child_of_a_parent_that_may_be_retried_stays
                 children_go_after_their_parent
             }
-            duels {
+            maintenance_races {
                 a_claim_against_its_reaper_leaves_nothing_stuck
                 a_birth_against_its_reaper_leaves_nothing_stuck
                 commit_against_reap_has_one_winner
@@ -553,7 +550,7 @@ macro_rules! conformance {
                 the_same_claim_twice_at_once_takes_once
                 a_storm_of_everything_loses_nothing
             }
-            alarms {
+            wake_races {
                 signals_against_a_park_wake_it
                 a_wait_for_two_is_woken_by_the_last_of_two_senders
                 a_signal_against_its_timeout_wakes_once
@@ -563,7 +560,7 @@ macro_rules! conformance {
                 what_happens_to_a_child_at_once_is_counted_once
                 branches_are_looked_at_by_one_of_many
             }
-            crowds {
+            flow_control_races {
                 eight_submitters_of_one_serial_key_never_run_two_at_once
                 eight_submitters_of_one_serial_key_are_served_by_place
                 eight_users_of_a_key_with_three_slots_run_three_at_most
@@ -608,30 +605,30 @@ mod tests {
             include_str!("timers.rs"),
             include_str!("gate.rs"),
             include_str!("inspect.rs"),
-            include_str!("table.rs"),
+            include_str!("state_table.rs"),
             include_str!("bad_input.rs"),
             include_str!("serial.rs"),
             include_str!("unique.rs"),
             include_str!("rate.rs"),
             include_str!("control.rs"),
             include_str!("prune.rs"),
-            include_str!("duels.rs"),
+            include_str!("maintenance_races.rs"),
             include_str!("races.rs"),
             include_str!("schedule.rs"),
-            include_str!("crowds.rs"),
-            include_str!("alarms.rs"),
+            include_str!("flow_control_races.rs"),
+            include_str!("wake_races.rs"),
             include_str!("machine.rs"),
             include_str!("restate.rs"),
             include_str!("signal.rs"),
             include_str!("wait.rs"),
             include_str!("children.rs"),
             include_str!("journal.rs"),
-            include_str!("told.rs"),
+            include_str!("child_signals.rs"),
             include_str!("branches.rs"),
-            include_str!("leaves.rs"),
-            include_str!("watches.rs"),
+            include_str!("branch_children.rs"),
+            include_str!("branch_watches.rs"),
             include_str!("blocks.rs"),
-            include_str!("polls.rs"),
+            include_str!("branch_polls.rs"),
             include_str!("unwind.rs"),
             include_str!("fork.rs"),
             include_str!("interleave.rs"),

@@ -31,7 +31,7 @@ async fn thirty(store: &Handle) {
     for second in 0..10 {
         let batch = jobs(second * 3, 3);
         submit(store, &batch).await;
-        let taken = claim(store, at(0), &ask(worker, i64::from(second) + 1, 9)).await;
+        let taken = claim(store, at(0), &claim_request(worker, i64::from(second) + 1, 9)).await;
         let outcomes = [done("x"), failed(Reason::Stopped), cancelled()];
         for (job, outcome) in taken.iter().zip(outcomes) {
             commit(store, u64::from(second) + 1, change(worker, job, outcome)).await;
@@ -47,9 +47,9 @@ pub async fn jobs_go_by_state_and_age(store: Handle) {
         let pruned = prune(&store, ended(state, 5), 1_000).await;
         assert_eq!((pruned.jobs, pruned.kept), (4, 0), "{state}");
         assert_eq!(count(&store, state).await, 6, "{state}");
-        assert_eq!(list(&store, all()).await.len(), 35 - 4 * (n + 1));
+        assert_eq!(list(&store, all_jobs()).await.len(), 35 - 4 * (n + 1));
     }
-    let left = list(&store, all()).await;
+    let left = list(&store, all_jobs()).await;
     assert!((12..30).chain(100..105).map(id).all(|id| left.contains(&id)));
     assert_eq!(count(&store, State::Ready).await, 5, "what has not ended is never touched");
 }
@@ -68,14 +68,15 @@ pub async fn calls_are_bounded_and_go_on_where_the_last_stopped(store: Handle) {
 pub async fn only_the_kind_that_is_named_goes(store: Handle) {
     let worker = worker(&store, 1).await;
     submit(&store, &[job_in(1, "a", QUEUE), job_in(2, "b", QUEUE)]).await;
-    let both = crate::ClaimRequest { kinds: [kind("a", 1), kind("b", 1)].into(), ..ask(worker, 1, 9) };
+    let both =
+        crate::ClaimRequest { kinds: [kind("a", 1), kind("b", 1)].into(), ..claim_request(worker, 1, 9) };
     for job in claim(&store, at(0), &both).await {
         commit(&store, 1, change(worker, &job, done("x"))).await;
     }
     let of = |kind: &str| Prune { kind: Some(kind.into()), ..ended(State::Done, 9) };
     assert_eq!(prune(&store, of("nobody"), 9).await.jobs, 0);
     assert_eq!(prune(&store, of("b"), 9).await.jobs, 1);
-    assert_eq!(list(&store, all()).await, [id(1)]);
+    assert_eq!(list(&store, all_jobs()).await, [id(1)]);
 }
 
 pub async fn nothing_is_left_of_a_pruned_job(store: Handle) {
@@ -84,30 +85,30 @@ pub async fn nothing_is_left_of_a_pruned_job(store: Handle) {
     submit(&store, &[new()]).await;
     let claimed = claim_one(&store, 0, worker, 1).await;
     commit(&store, 1, change(worker, &claimed, failed(Reason::Stopped))).await;
-    let settled = crate::RenewRequest { settled: vec![windlass_model::ClaimNo(1)], ..beat(worker) };
+    let settled = crate::RenewRequest { settled: vec![windlass_model::ClaimNo(1)], ..renew_request(worker) };
     store.renew(at(1), &settled).await.expect("renew");
     assert_eq!(prune(&store, ended(State::Failed, 9), 9).await.jobs, 1);
     assert_eq!(store.inspect().job(id(1)).await.expect("job"), None);
     assert_eq!(store.job_ends(&[id(1)]).await.expect("ended"), [Some(JobEnd::Gone)]);
     assert!(history(&store, id(1)).await.is_empty());
-    assert!(list(&store, Filter { tag: Some("red".into()), ..all() }).await.is_empty());
+    assert!(list(&store, Filter { tag: Some("red".into()), ..all_jobs() }).await.is_empty());
     assert!(store.inspect().state_counts(9).await.expect("census").is_empty());
     let answer = store.submit(at(10), &[NewJob { id: id(2), ..new() }], None).await.expect("submit");
     assert_eq!(answer, [SubmitOutcome::New { claimed: None }], "its key is free");
-    assert_eq!(list(&store, Filter { tag: Some("blue".into()), ..all() }).await, [id(2)]);
+    assert_eq!(list(&store, Filter { tag: Some("blue".into()), ..all_jobs() }).await, [id(2)]);
 }
 
 pub async fn a_child_of_a_live_parent_stays(store: Handle) {
     let worker = worker(&store, 1).await;
     let child = |n: u32, parent: JobId| NewJob { parent: Some(parent), ..job(n) };
     submit(&store, &[job(1), child(2, id(1)), child(3, id(99)), job(4)]).await;
-    let taken = claim(&store, at(0), &ask(worker, 1, 9)).await;
+    let taken = claim(&store, at(0), &claim_request(worker, 1, 9)).await;
     for job in &taken[1..] {
         commit(&store, 1, change(worker, job, done("x"))).await;
     }
     let first = prune(&store, ended(State::Done, 9), 9).await;
     assert_eq!((first.jobs, first.kept), (2, 1), "a parent that is not there needs nothing");
-    assert_eq!(list(&store, all()).await, [2, 1].map(id));
+    assert_eq!(list(&store, all_jobs()).await, [2, 1].map(id));
     commit(&store, 2, change(worker, &taken[0], done("x"))).await;
     assert_eq!(prune(&store, ended(State::Done, 9), 9).await.jobs, 2, "both, once the parent has ended");
 }
@@ -123,7 +124,7 @@ pub async fn a_child_of_a_parent_that_may_be_retried_stays(store: Handle) {
         let parent = claim_one(&store, 0, me, number).await;
         let step =
             branches::growing(vec![branches::opens(branches::NO, "all")], branches::children(n + 1, 3));
-        commit(&store, 1, with(change(me, &parent, windlass_model::Outcome::Next), step)).await;
+        commit(&store, 1, with_step(change(me, &parent, windlass_model::Outcome::Next), step)).await;
         let plain = NewJob { parent: Some(id(n)), ..job(n + 10) };
         submit(&store, &[plain]).await;
         let taken = branches::take(&store, 1, me, number + 1).await;
@@ -132,13 +133,13 @@ pub async fn a_child_of_a_parent_that_may_be_retried_stays(store: Handle) {
             let ends = if job.id == id(n + 2) { failed(Reason::Stopped) } else { done("x") };
             commit(&store, 2, change(me, job, ends)).await;
         }
-        commit(&store, 3, change(me, &further(&parent), outcome)).await;
+        commit(&store, 3, change(me, &after_step(&parent), outcome)).await;
         let kept = async |state| prune(&store, ended(state, 99), 9).await;
         assert_eq!(kept(State::Done).await, Pruned { jobs: 0, kept: 3, after: None }, "of a {state} parent");
         if state == State::Cancelled {
             assert_eq!(kept(State::Failed).await, Pruned { jobs: 0, kept: 1, after: None });
         }
-        assert_eq!(act(&store, 4, n, JobAction::Retry).await, ControlOutcome::Done);
+        assert_eq!(act_on_job(&store, 4, n, JobAction::Retry).await, ControlOutcome::Done);
         let of = crate::BranchChildFilter {
             job: id(n),
             branch: branches::NO,
@@ -167,5 +168,5 @@ pub async fn children_go_after_their_parent(store: Handle) {
     assert_eq!(prune(&store, ended(State::Done, 99), 9).await.kept, 3);
     assert_eq!(prune(&store, ended(State::Failed, 99), 9).await.jobs, 1, "the parent");
     assert_eq!(prune(&store, ended(State::Done, 99), 9).await.jobs, 3, "then its children");
-    assert!(list(&store, all()).await.is_empty());
+    assert!(list(&store, all_jobs()).await.is_empty());
 }

@@ -69,7 +69,7 @@ where
 
 /// Declares a worker dead and walks until nothing is left.
 pub(super) async fn reap_all(store: Handle, now: u64, dead: WorkerId) -> ReapReport {
-    let mut sweep = ReapRequest { dead: vec![dead], lapsed: false, limit: 2, crashes: CRASHES };
+    let mut sweep = ReapRequest { dead: vec![dead], lapsed: false, limit: 2, crashes: MAX_CRASHES };
     let mut sum = ReapReport::default();
     loop {
         let reaped = store.reap(at(now), &sweep).await.expect("reap");
@@ -87,7 +87,7 @@ pub(super) async fn reap_all(store: Handle, now: u64, dead: WorkerId) -> ReapRep
 pub(super) async fn round(store: &Handle, n: u32) -> (WorkerId, Vec<ClaimedJob>) {
     let worker = worker(store, 1_000 + i64::from(n)).await;
     submit(store, &jobs(n * EACH, EACH)).await;
-    let taken = claim(store, at(0), &ask(worker, 1, EACH as usize)).await;
+    let taken = claim(store, at(0), &claim_request(worker, 1, EACH as usize)).await;
     assert_eq!(taken.len(), EACH as usize);
     (worker, taken)
 }
@@ -95,9 +95,9 @@ pub(super) async fn round(store: &Handle, n: u32) -> (WorkerId, Vec<ClaimedJob>)
 /// Takes everything ready out of the way of the next round, and says how many jobs that were.
 pub(super) async fn drain(store: &Handle, n: u32) -> Vec<ClaimedJob> {
     let worker = worker(store, 2_000_000 + i64::from(n)).await;
-    let mut taken = claim(store, at(1), &ask(worker, 1, 100_000)).await;
+    let mut taken = claim(store, at(1), &claim_request(worker, 1, 100_000)).await;
     for number in 2.. {
-        match claim(store, at(1), &ask_alone(worker, number)).await {
+        match claim(store, at(1), &solo_claim_request(worker, number)).await {
             suspects if suspects.is_empty() => return taken,
             suspects => taken.extend(suspects),
         }
@@ -120,7 +120,7 @@ pub async fn eight_claimers_take_each_job_once(store: Handle) {
             let mut mine: Vec<JobId> = Vec::new();
             // Jobs that others are taking are skipped, so an empty claim is not the end.
             for number in 1..2_000 {
-                let haul = claim(&store, at(1), &ask(worker, number, 37)).await;
+                let haul = claim(&store, at(1), &claim_request(worker, number, 37)).await;
                 assert!(haul.len() <= 37 && haul.iter().all(|job| job.epoch == Epoch(0)));
                 mine.extend(ids(&haul));
                 if taken.fetch_add(haul.len(), SeqCst) + haul.len() >= JOBS as usize {
@@ -214,7 +214,7 @@ pub async fn two_reapers_return_each_job_once(store: Handle) {
         let (worker, mut taken) = round(&store, n).await;
         submit(&store, &jobs(1_000_000 + n * 10, 6)).await;
         for number in 2..5 {
-            taken.extend(claim(&store, at(0), &ask(worker, number, 2)).await);
+            taken.extend(claim(&store, at(0), &claim_request(worker, number, 2)).await);
         }
         let sums = at_once(&store, 2, |_, store| reap_all(store, 1, worker)).await;
         let declared = sums.iter().map(|reaped| reaped.workers.len()).sum::<usize>();
@@ -294,7 +294,7 @@ pub async fn the_same_claim_twice_at_once_takes_once(store: Handle) {
         let hauls = at_once(&store, 2, |_, store| async move {
             // The answer of the first send was lost on the way, and the store may be at it still.
             loop {
-                match store.claim(at(1), &ask(worker, 1, 3)).await {
+                match store.claim(at(1), &claim_request(worker, 1, 3)).await {
                     Ok(haul) => return ids(&haul.jobs),
                     Err(error) => assert!(error.is_retryable(), "{error}"),
                 }
@@ -302,7 +302,7 @@ pub async fn the_same_claim_twice_at_once_takes_once(store: Handle) {
         })
         .await;
         assert_eq!(hauls[0], hauls[1], "round {n}");
-        assert_eq!((hauls[0].len(), claims(&store, worker).await), (3, 1), "round {n}");
+        assert_eq!((hauls[0].len(), claim_count(&store, worker).await), (3, 1), "round {n}");
         assert_eq!(drain(&store, n).await.len(), EACH as usize - 3);
     }
 }
@@ -325,7 +325,7 @@ pub async fn a_storm_of_everything_loses_nothing(store: Handle) {
                 let me = WorkerId(next_worker.fetch_add(1, SeqCst) as i64);
                 let new = crate::NewWorker { id: me, ..new_worker(0) };
                 assert!(store.register_worker(at(0), &new).await.expect("enlist"));
-                let wanted = ClaimRequest { solo: turn % 3 == 1, ..ask(me, 1, 9) };
+                let wanted = ClaimRequest { solo: turn % 3 == 1, ..claim_request(me, 1, 9) };
                 let taken = claim(&store, at(0), &wanted).await;
                 let outcome = |n: usize| match (n + turn as usize) % 5 {
                     0 => retry(secs(0), &[]),

@@ -25,7 +25,7 @@ fn limit(tokens: u32) -> RateLimit {
 }
 
 async fn haul(store: &Handle, now: Time, worker: WorkerId, number: i64) -> ClaimBatch {
-    store.claim(Some(now), &ask(worker, number, 99)).await.expect("claim")
+    store.claim(Some(now), &claim_request(worker, number, 99)).await.expect("claim")
 }
 
 async fn taken(store: &Handle, now: u64, worker: WorkerId, number: i64) -> Vec<ClaimedJob> {
@@ -34,7 +34,7 @@ async fn taken(store: &Handle, now: u64, worker: WorkerId, number: i64) -> Vec<C
 
 pub async fn never_more_than_the_bucket_pays_for(store: Handle) {
     let worker = worker(&store, 1).await;
-    rule(&store, 0, AdminAction::Limit(limit(5))).await;
+    administer(&store, 0, AdminAction::Limit(limit(5))).await;
     submit(&store, &light(0, 60)).await;
     let mut starts = Vec::new();
     for second in 0..60 {
@@ -53,7 +53,7 @@ pub async fn never_more_than_the_bucket_pays_for(store: Handle) {
 
 pub async fn jobs_go_by_rank_and_heavy_ones_are_not_overtaken(store: Handle) {
     let worker = worker(&store, 1).await;
-    rule(&store, 0, AdminAction::Limit(limit(4))).await;
+    administer(&store, 0, AdminAction::Limit(limit(4))).await;
     submit(&store, &[charged(1, 3), charged(2, 4), charged(3, 1), charged(4, 1)]).await;
     let urgent = NewJob { priority: -1, ..charged(9, 1) };
     submit(&store, &[urgent]).await;
@@ -65,7 +65,7 @@ pub async fn jobs_go_by_rank_and_heavy_ones_are_not_overtaken(store: Handle) {
 
 pub async fn a_long_pause_fills_the_bucket_no_further_than_the_burst(store: Handle) {
     let worker = worker(&store, 1).await;
-    rule(&store, 0, AdminAction::Limit(limit(5).burst(3))).await;
+    administer(&store, 0, AdminAction::Limit(limit(5).burst(3))).await;
     submit(&store, &light(0, 20)).await;
     assert_eq!(taken(&store, 0, worker, 1).await.len(), 3);
     assert_eq!(taken(&store, 900, worker, 2).await.len(), 3);
@@ -75,7 +75,7 @@ pub async fn a_long_pause_fills_the_bucket_no_further_than_the_burst(store: Hand
 pub async fn refill_at_is_exact(store: Handle) {
     let worker = worker(&store, 1).await;
     let seven = RateLimit::per("api", 7, secs(10)).burst(4);
-    rule(&store, 0, AdminAction::Limit(seven.clone())).await;
+    administer(&store, 0, AdminAction::Limit(seven.clone())).await;
     submit(&store, &light(0, 20)).await;
     let first = haul(&store, t(0), worker, 1).await;
     assert_eq!(first.jobs.len(), 4);
@@ -87,20 +87,22 @@ pub async fn refill_at_is_exact(store: Handle) {
     assert_eq!(second.jobs.len(), 1);
     let dry = haul(&store, at, worker, 4).await;
     assert!(dry.jobs.is_empty() && dry.refill_at.is_some_and(|next| next > at), "{dry:?}");
-    let limited =
-        store.claim(Some(at), &ClaimRequest { limit: 0, ..ask(worker, 5, 0) }).await.expect("claim");
+    let limited = store
+        .claim(Some(at), &ClaimRequest { limit: 0, ..claim_request(worker, 5, 0) })
+        .await
+        .expect("claim");
     assert_eq!(limited.refill_at, None, "who asks for nothing waits for nothing");
 }
 
 pub async fn others_pass_by_a_dry_bucket_in_their_order(store: Handle) {
     let worker = worker(&store, 1).await;
-    rule(&store, 0, AdminAction::Limit(limit(2))).await;
+    administer(&store, 0, AdminAction::Limit(limit(2))).await;
     submit(&store, &[charged(1, 1), job(2), charged(3, 1), charged(4, 1), job(5), job(6)]).await;
     let first = haul(&store, t(0), worker, 1).await;
     assert_eq!(ids(&first.jobs), [1, 2, 3, 5, 6].map(id));
     assert!(first.refill_at.is_some() && !first.suspects);
     submit(&store, &[job(7)]).await;
-    let four = store.claim(at(0), &ask(worker, 2, 1)).await.expect("claim");
+    let four = store.claim(at(0), &claim_request(worker, 2, 1)).await.expect("claim");
     assert_eq!(ids(&four.jobs), [id(7)]);
     assert_eq!(ids(&taken(&store, 5, worker, 3).await), [id(4)]);
     assert_eq!(haul(&store, t(5), worker, 4).await.refill_at, None, "nothing waits");
@@ -108,53 +110,54 @@ pub async fn others_pass_by_a_dry_bucket_in_their_order(store: Handle) {
 
 pub async fn a_bucket_is_shared_by_queues_and_kinds(store: Handle) {
     let worker = worker(&store, 1).await;
-    rule(&store, 0, AdminAction::Limit(limit(3))).await;
+    administer(&store, 0, AdminAction::Limit(limit(3))).await;
     let aside = NewJob { queue: "aside".into(), ..charged(2, 1) };
     let other = NewJob { kind: kind("other", 2), ..charged(3, 2) };
     submit(&store, &[charged(1, 1), aside, other, charged(4, 1)]).await;
-    let both = ClaimRequest { kinds: [kind(KIND, 1), kind("other", 2)].into(), ..ask(worker, 1, 9) };
+    let both =
+        ClaimRequest { kinds: [kind(KIND, 1), kind("other", 2)].into(), ..claim_request(worker, 1, 9) };
     assert_eq!(ids(&claim(&store, at(0), &both).await), [1, 3].map(id), "by rank over both kinds");
-    let aside = ClaimRequest { queue: "aside".into(), ..ask(worker, 2, 9) };
+    let aside = ClaimRequest { queue: "aside".into(), ..claim_request(worker, 2, 9) };
     let dry = store.claim(at(0), &aside).await.expect("claim");
     assert!(dry.jobs.is_empty() && dry.refill_at.is_some());
-    let only_other = ClaimRequest { kinds: [kind("other", 2)].into(), ..ask(worker, 3, 9) };
+    let only_other = ClaimRequest { kinds: [kind("other", 2)].into(), ..claim_request(worker, 3, 9) };
     assert_eq!(store.claim(at(0), &only_other).await.expect("claim").refill_at, None, "none of it waits");
 }
 
 pub async fn a_changed_limit_holds_at_once(store: Handle) {
     let worker = worker(&store, 1).await;
-    rule(&store, 0, AdminAction::Limit(limit(2))).await;
+    administer(&store, 0, AdminAction::Limit(limit(2))).await;
     submit(&store, &light(0, 20)).await;
     assert_eq!(taken(&store, 0, worker, 1).await.len(), 2);
     let before = gates(&store, &[QUEUE, "aside"]).await;
-    rule(&store, 0, AdminAction::Limit(RateLimit::per("api", 4, secs(1)).burst(8))).await;
+    administer(&store, 0, AdminAction::Limit(RateLimit::per("api", 4, secs(1)).burst(8))).await;
     let after = gates(&store, &[QUEUE, "aside"]).await;
     assert!(after[0] != before[0] && after[1] == before[1], "whoever waits may ask again");
     assert!(taken(&store, 0, worker, 2).await.is_empty(), "as many tokens as before");
     assert_eq!(taken(&store, 1, worker, 3).await.len(), 4);
-    rule(&store, 3, AdminAction::Limit(limit(1))).await;
+    administer(&store, 3, AdminAction::Limit(limit(1))).await;
     assert_eq!(taken(&store, 3, worker, 4).await.len(), 1, "no more than the new burst");
 }
 
 pub async fn a_lifted_limit_lets_all_pass_until_it_is_made_anew(store: Handle) {
     let worker = worker(&store, 1).await;
     let lift = AdminAction::Lift("api".into());
-    let did = store.control().administer(at(0), &lift, &someone()).await.expect("rule");
+    let did = store.control().administer(at(0), &lift, &actor()).await.expect("rule");
     assert_eq!(did, ControlOutcome::Unknown);
-    rule(&store, 0, AdminAction::Limit(limit(1))).await;
+    administer(&store, 0, AdminAction::Limit(limit(1))).await;
     submit(&store, &light(0, 5)).await;
     assert_eq!(taken(&store, 0, worker, 1).await.len(), 1);
     let before = gates(&store, &[QUEUE]).await;
-    rule(&store, 1, lift.clone()).await;
+    administer(&store, 1, lift.clone()).await;
     assert_ne!(gates(&store, &[QUEUE]).await, before);
-    let again = store.control().administer(at(1), &lift, &someone()).await.expect("rule");
+    let again = store.control().administer(at(1), &lift, &actor()).await.expect("rule");
     assert!(matches!(again, ControlOutcome::Already(_)), "{again:?}");
     let hold = holds(&store, 4).await.rate.expect("it is charged");
     assert_eq!((hold.limit, hold.name.as_str(), hold.weight), (None, "api", 1));
     assert_eq!(taken(&store, 1, worker, 2).await.len(), 4);
     submit(&store, &[charged(10, 900)]).await;
     assert_eq!(taken(&store, 1, worker, 3).await.len(), 1, "whatever it weighs");
-    rule(&store, 2, AdminAction::Limit(limit(1))).await;
+    administer(&store, 2, AdminAction::Limit(limit(1))).await;
     submit(&store, &light(20, 3)).await;
     assert_eq!(taken(&store, 100, worker, 4).await.len(), 1);
     let shown = store.inspect().rate_limits().await.expect("limits");
@@ -167,17 +170,17 @@ pub async fn an_unknown_limit_and_a_weight_above_the_burst_are_refused(store: Ha
         assert!(matches!(&error, Error::Invalid(_)) && error.to_string().contains(text), "{error}");
     };
     refused(charged(1, 1), "does not exist").await;
-    rule(&store, 0, AdminAction::Limit(limit(5))).await;
+    administer(&store, 0, AdminAction::Limit(limit(5))).await;
     refused(charged(1, 6), "burst of 5").await;
-    assert!(list(&store, all()).await.is_empty(), "one that is refused refuses the call");
+    assert!(list(&store, all_jobs()).await.is_empty(), "one that is refused refuses the call");
     submit(&store, &[charged(1, 5)]).await;
 }
 
 pub async fn a_burst_below_the_weight_of_what_waits_lets_it_pass_when_full(store: Handle) {
     let worker = worker(&store, 1).await;
-    rule(&store, 0, AdminAction::Limit(limit(5))).await;
+    administer(&store, 0, AdminAction::Limit(limit(5))).await;
     submit(&store, &[charged(1, 5), charged(2, 5)]).await;
-    rule(&store, 0, AdminAction::Limit(limit(5).burst(2))).await;
+    administer(&store, 0, AdminAction::Limit(limit(5).burst(2))).await;
     assert_eq!(ids(&taken(&store, 0, worker, 1).await), [id(1)]);
     assert!(taken(&store, 3, worker, 2).await.is_empty());
     assert_eq!(ids(&taken(&store, 4, worker, 3).await), [id(2)]);
@@ -185,38 +188,38 @@ pub async fn a_burst_below_the_weight_of_what_waits_lets_it_pass_when_full(store
 
 pub async fn a_repeated_claim_is_charged_once_and_every_start_again(store: Handle) {
     let worker = worker(&store, 1).await;
-    rule(&store, 0, AdminAction::Limit(limit(2))).await;
+    administer(&store, 0, AdminAction::Limit(limit(2))).await;
     submit(&store, &light(1, 2)).await;
-    let one = ClaimRequest { limit: 1, ..ask(worker, 1, 1) };
+    let one = ClaimRequest { limit: 1, ..claim_request(worker, 1, 1) };
     let first = claim(&store, at(0), &one).await;
     assert_eq!(ids(&claim(&store, at(0), &one).await), ids(&first));
-    store.release(at(0), &[held(worker, &first[0])]).await.expect("release");
+    store.release(at(0), &[job_claim(worker, &first[0])]).await.expect("release");
     assert_eq!(taken(&store, 0, worker, 2).await.len(), 1, "one token was left");
     assert_eq!(taken(&store, 5, worker, 3).await.len(), 1);
 }
 
 pub async fn suspects_are_charged_too(store: Handle) {
     let (one, two) = (worker(&store, 1).await, worker(&store, 2).await);
-    rule(&store, 0, AdminAction::Limit(limit(1))).await;
+    administer(&store, 0, AdminAction::Limit(limit(1))).await;
     submit(&store, &light(1, 1)).await;
     assert_eq!(taken(&store, 0, one, 1).await.len(), 1);
     reap(&store, 1, one).await;
     let told = haul(&store, t(1), two, 1).await;
     assert!(told.suspects && told.jobs.is_empty(), "{told:?}");
-    let dry = store.claim(at(1), &ask_alone(two, 2)).await.expect("claim");
+    let dry = store.claim(at(1), &solo_claim_request(two, 2)).await.expect("claim");
     assert!(dry.jobs.is_empty() && dry.refill_at == Some(t(10)), "{dry:?}");
-    assert_eq!(ids(&claim(&store, at(10), &ask_alone(two, 3)).await), [id(1)]);
+    assert_eq!(ids(&claim(&store, at(10), &solo_claim_request(two, 3)).await), [id(1)]);
 }
 
 pub async fn handles_learn_of_each_others_limits(store: Handle) {
     let worker = worker(&store, 1).await;
     let other = store.sibling().await.expect("sibling");
     assert!(taken(&store, 0, worker, 1).await.is_empty(), "the kind's plain lane is known");
-    rule(&other, 0, AdminAction::Limit(limit(3))).await;
+    administer(&other, 0, AdminAction::Limit(limit(3))).await;
     submit(&other, &light(1, 2)).await;
     assert_eq!(taken(&store, 0, worker, 2).await.len(), 2);
     let another = RateLimit { name: "mail".into(), ..limit(1) };
-    rule(&other, 0, AdminAction::Limit(another)).await;
+    administer(&other, 0, AdminAction::Limit(another)).await;
     let mut mail = charged(5, 1);
     mail.settings.rate.as_mut().expect("it is charged").limit = "mail".into();
     submit(&other, &[mail]).await;
@@ -224,12 +227,12 @@ pub async fn handles_learn_of_each_others_limits(store: Handle) {
 }
 
 pub async fn a_throttled_job_says_what_it_waits_for(store: Handle) {
-    rule(&store, 0, AdminAction::Limit(limit(3))).await;
+    administer(&store, 0, AdminAction::Limit(limit(3))).await;
     submit(&store, &[charged(1, 2), job(2)]).await;
     let hold = holds(&store, 1).await.rate.expect("it is charged");
     assert_eq!((hold.limit, hold.name.as_str(), hold.weight), (Some(limit(3)), "api", 2));
     assert_eq!(holds(&store, 2).await.rate, None);
-    assert_eq!(act(&store, 1, 1, JobAction::Pause).await, ControlOutcome::Done);
+    assert_eq!(act_on_job(&store, 1, 1, JobAction::Pause).await, ControlOutcome::Done);
     let shown = store.inspect().rate_limits().await.expect("limits");
     assert_eq!(shown[0].waiting, 0, "it waits for someone else");
     assert_eq!(shown[0].limit.per, Duration::from_secs(10));

@@ -6,7 +6,7 @@ use super::kit::*;
 use crate::{Error, ReapReport, ReapRequest, RenewRequest};
 
 fn sweep(dead: &[WorkerId], lapsed: bool, limit: usize) -> ReapRequest {
-    ReapRequest { dead: dead.to_vec(), lapsed, limit, crashes: CRASHES }
+    ReapRequest { dead: dead.to_vec(), lapsed, limit, crashes: MAX_CRASHES }
 }
 
 async fn walk(store: &Handle, now: u64, sweep: &ReapRequest) -> ReapReport {
@@ -16,8 +16,8 @@ async fn walk(store: &Handle, now: u64, sweep: &ReapRequest) -> ReapReport {
 pub async fn a_worker_named_dead_loses_its_jobs(store: Handle) {
     let (one, two) = (worker(&store, 1).await, worker(&store, 2).await);
     submit(&store, &jobs(1, 3)).await;
-    claim(&store, at(0), &ask(one, 1, 2)).await;
-    claim(&store, at(0), &ask(two, 1, 1)).await;
+    claim(&store, at(0), &claim_request(one, 1, 2)).await;
+    claim(&store, at(0), &claim_request(two, 1, 1)).await;
     let reaped = walk(&store, 1, &sweep(&[one, one, WorkerId(99)], false, 10)).await;
     assert_eq!(reaped, ReapReport { workers: vec![one], returned: 2, poisoned: 0, more: false });
     for n in 1..=2 {
@@ -57,14 +57,14 @@ pub async fn committed_and_released_jobs_are_left_alone(store: Handle) {
     let mut batch = jobs(1, 6);
     batch[4].deadline_at = Some(t(2));
     submit(&store, &batch).await;
-    let taken = claim(&store, at(0), &ask(one, 1, 6)).await;
+    let taken = claim(&store, at(0), &claim_request(one, 1, 6)).await;
     commit(&store, 1, change(one, &taken[0], done("x"))).await;
     commit(&store, 1, change(one, &taken[1], retry(secs(90), &[]))).await;
-    let handed: Vec<_> = taken[2..4].iter().map(|job| held(one, job)).collect();
+    let handed: Vec<_> = taken[2..4].iter().map(|job| job_claim(one, job)).collect();
     store.release(at(1), &handed).await.expect("release");
     let third = claim_one(&store, 1, two, 1).await;
     assert_eq!(third.id, id(3));
-    due(&store, 2, 9).await;
+    fire_timers(&store, 2, 9).await;
     assert_eq!(reap(&store, 3, one).await.returned, 1);
     let mut seen = Vec::new();
     for n in 1..=6 {
@@ -87,13 +87,13 @@ pub async fn batches_are_bounded_and_there_is_more(store: Handle) {
     let (one, two) = (worker(&store, 1).await, worker(&store, 2).await);
     submit(&store, &jobs(1, 20)).await;
     for number in 1..=5 {
-        claim(&store, at(0), &ask(one, number, 2)).await;
-        claim(&store, at(0), &ask(two, number, 2)).await;
+        claim(&store, at(0), &claim_request(one, number, 2)).await;
+        claim(&store, at(0), &claim_request(two, number, 2)).await;
     }
     let first = walk(&store, 1, &sweep(&[one, two], false, 3)).await;
     assert_eq!(first, ReapReport { workers: vec![one, two], returned: 6, poisoned: 0, more: true });
     assert!(
-        matches!(store.claim(at(1), &ask(two, 9, 1)).await, Err(Error::Dead)),
+        matches!(store.claim(at(1), &claim_request(two, 9, 1)).await, Err(Error::Dead)),
         "dead before it is walked"
     );
     let mut returned = first.returned;
@@ -130,7 +130,7 @@ pub async fn only_deaths_alone_count_and_the_cap_poisons(store: Handle) {
     reap(&store, 1, first).await;
     for n in 2..=4 {
         let next = worker(&store, n).await;
-        assert_eq!(claim(&store, at(1), &ask_alone(next, 1)).await.len(), 1);
+        assert_eq!(claim(&store, at(1), &solo_claim_request(next, 1)).await.len(), 1);
         let reaped = reap(&store, 2, next).await;
         let kept = view(&store, id(1)).await;
         assert_eq!((i64::from(kept.deaths), i64::from(kept.crashes)), (n, n - 1));
@@ -146,17 +146,17 @@ pub async fn only_deaths_alone_count_and_the_cap_poisons(store: Handle) {
     assert_eq!(tried.len(), 4);
     assert!(tried.iter().all(|attempt| attempt.failure.class == class::LOST));
     let last = worker(&store, 9).await;
-    let haul = store.claim(at(3), &ask(last, 1, 9)).await.expect("claim");
+    let haul = store.claim(at(3), &claim_request(last, 1, 9)).await.expect("claim");
     assert!(haul.jobs.is_empty() && !haul.suspects);
-    assert!(claim(&store, at(3), &ask_alone(last, 2)).await.is_empty());
+    assert!(claim(&store, at(3), &solo_claim_request(last, 2)).await.is_empty());
 }
 
 pub async fn a_cap_of_zero_poisons_at_the_first_death_alone(store: Handle) {
-    let (one, job) = running(&store, 1).await;
+    let (one, job) = running_job(&store, 1).await;
     let mut harsh = ReapRequest { crashes: 0, ..sweep(&[one], false, 9) };
     assert_eq!(walk(&store, 1, &harsh).await.returned, 1, "in company nobody is blamed");
     let two = worker(&store, 2).await;
-    claim(&store, at(1), &ask_alone(two, 1)).await;
+    claim(&store, at(1), &solo_claim_request(two, 1)).await;
     harsh.dead = vec![two];
     assert_eq!(walk(&store, 2, &harsh).await.poisoned, 1);
     assert_eq!(commit(&store, 3, change(one, &job, done("x"))).await, CommitOutcome::Fenced);
@@ -169,11 +169,11 @@ pub async fn poison_takes_the_deadline_with_it(store: Handle) {
     claim_one(&store, 0, one, 1).await;
     reap(&store, 1, one).await;
     let two = worker(&store, 2).await;
-    claim(&store, at(1), &ask_alone(two, 1)).await;
+    claim(&store, at(1), &solo_claim_request(two, 1)).await;
     let harsh = ReapRequest { crashes: 1, ..sweep(&[two], false, 9) };
     assert_eq!(walk(&store, 2, &harsh).await.poisoned, 1);
-    assert_eq!(due(&store, 3, 9).await.next_at, None, "the timer is gone, not just without effect");
-    assert_eq!(due(&store, 60, 9).await.expired, 0);
+    assert_eq!(fire_timers(&store, 3, 9).await.next_at, None, "the timer is gone, not just without effect");
+    assert_eq!(fire_timers(&store, 60, 9).await.expired, 0);
     assert_eq!(view(&store, id(1)).await.summary.reason, Some(Reason::Poison));
 }
 
@@ -184,19 +184,19 @@ pub async fn a_claim_after_death_is_refused(store: Handle) {
     reap(&store, 1, one).await;
     for number in [1, 2] {
         assert!(
-            matches!(store.claim(at(1), &ask(one, number, 1)).await, Err(Error::Dead)),
+            matches!(store.claim(at(1), &claim_request(one, number, 1)).await, Err(Error::Dead)),
             "number {number}"
         );
     }
-    let answers = store.submit(at(1), &[job(3)], born(one, 3)).await.expect("submit");
+    let answers = store.submit(at(1), &[job(3)], claim_on_submit(one, 3)).await.expect("submit");
     assert_eq!(answers, [windlass_model::SubmitOutcome::New { claimed: None }]);
     assert_eq!(count(&store, State::Ready).await, 3);
 }
 
 pub async fn a_settled_claim_is_not_walked(store: Handle) {
-    let (one, job) = running(&store, 1).await;
+    let (one, job) = running_job(&store, 1).await;
     commit(&store, 1, change(one, &job, done("x"))).await;
-    let settling = RenewRequest { settled: vec![ClaimNo(1)], ..beat(one) };
+    let settling = RenewRequest { settled: vec![ClaimNo(1)], ..renew_request(one) };
     store.renew(at(1), &settling).await.expect("renew");
     let reaped = reap(&store, 2, one).await;
     assert_eq!((reaped.workers, reaped.returned), (vec![one], 0));
@@ -218,9 +218,9 @@ pub async fn a_returned_job_keeps_its_place_in_line(store: Handle) {
     let (one, two) = (worker(&store, 1).await, worker(&store, 2).await);
     let batch = [job(1), NewJob { priority: -5, ..job(2) }, NewJob { priority: 5, ..job(3) }];
     submit(&store, &batch).await;
-    claim(&store, at(10), &ask(one, 1, 9)).await;
+    claim(&store, at(10), &claim_request(one, 1, 9)).await;
     reap(&store, 900, one).await;
     for n in [2, 1, 3] {
-        assert_eq!(ids(&claim(&store, at(900), &ask_alone(two, n)).await), [id(n as u32)]);
+        assert_eq!(ids(&claim(&store, at(900), &solo_claim_request(two, n)).await), [id(n as u32)]);
     }
 }

@@ -16,7 +16,7 @@ fn of(job: JobId, (epoch, rev): (Epoch, Rev), version: i32, stage: &str) -> Stag
 }
 
 async fn restate(store: &Handle, now: u64, restate: StageUpdate) -> ControlOutcome {
-    let did = store.control().update_stages(at(now), &[restate], &someone()).await.expect("restate");
+    let did = store.control().update_stages(at(now), &[restate], &actor()).await.expect("restate");
     assert_eq!(did.len(), 1);
     did.into_iter().next().expect("one")
 }
@@ -35,8 +35,8 @@ pub async fn a_ready_machine_waits_for_its_new_version(store: Handle) {
     let seen = view(&store, id(1)).await;
     assert_eq!((seen.summary.version, seen.summary.stage.as_deref()), (7, Some("Other")));
     assert_eq!((seen.epoch, seen.rev, seen.summary.state), (Epoch(1), Rev(0), State::Ready));
-    assert_eq!(ids(&claim(&store, at(2), &ask(me, 1, 9)).await), [id(2)]);
-    let taken = claim(&store, at(2), &version(ask(me, 2, 9), 7)).await;
+    assert_eq!(ids(&claim(&store, at(2), &claim_request(me, 1, 9)).await), [id(2)]);
+    let taken = claim(&store, at(2), &version(claim_request(me, 2, 9), 7)).await;
     assert_eq!(ids(&taken), [id(1)]);
     let job = &taken[0];
     assert_eq!(
@@ -50,55 +50,55 @@ pub async fn other_handles_find_a_machine_in_its_new_version(store: Handle) {
     let other = store.sibling().await.expect("sibling");
     let me = worker(&store, 1).await;
     submit(&store, &[machine(1, "Begin")]).await;
-    assert_eq!(claim(&other, at(0), &version(ask(me, 1, 9), 3)).await.len(), 0);
+    assert_eq!(claim(&other, at(0), &version(claim_request(me, 1, 9), 3)).await.len(), 0);
     assert_eq!(restate(&store, 1, as_it_is(&store, 1, 3, "Other").await).await, ControlOutcome::Done);
-    assert_eq!(claim(&other, at(1), &version(ask(me, 2, 9), 3)).await.len(), 1);
+    assert_eq!(claim(&other, at(1), &version(claim_request(me, 2, 9), 3)).await.len(), 1);
 }
 
 pub async fn a_parked_machine_waits_on_in_its_new_version(store: Handle) {
-    let (me, job) = running(&store, 1).await;
-    commit(&store, 1, change(me, &job, wait_for("go", Some(secs(50))))).await;
+    let (me, job) = running_job(&store, 1).await;
+    commit(&store, 1, change(me, &job, wait_for_signal("go", Some(secs(50))))).await;
     assert_eq!(restate(&store, 2, as_it_is(&store, 1, 2, "Other").await).await, ControlOutcome::Done);
     let seen = view(&store, id(1)).await;
     assert_eq!((seen.summary.state, seen.until), (State::Waiting, Some(t(51))));
     send(&store, 3, &[signal(id(1), "go", "1", "x")]).await;
-    assert!(claim(&store, at(3), &ask(me, 2, 9)).await.is_empty());
-    let taken = claim(&store, at(3), &version(ask(me, 3, 9), 2)).await;
-    assert_eq!((taken.len(), texts(&shown(&taken[0]))), (1, vec!["x".to_owned()]));
+    assert!(claim(&store, at(3), &claim_request(me, 2, 9)).await.is_empty());
+    let taken = claim(&store, at(3), &version(claim_request(me, 3, 9), 2)).await;
+    assert_eq!((taken.len(), texts(&selected_signals(&taken[0]))), (1, vec!["x".to_owned()]));
 }
 
 pub async fn whatever_place_a_machine_is_in_it_keeps_it(store: Handle) {
     let me = worker(&store, 1).await;
     let later = windlass_model::NewJob { when: windlass_model::When::At(t(20)), ..machine(4, "Begin") };
-    submit(&store, &[keyed(1, "k"), keyed(2, "k"), machine(3, "Begin"), later]).await;
-    act(&store, 0, 3, JobAction::Pause).await;
+    submit(&store, &[serial_job(1, "k"), serial_job(2, "k"), machine(3, "Begin"), later]).await;
+    act_on_job(&store, 0, 3, JobAction::Pause).await;
     let first = claim_one(&store, 0, me, 1).await;
     for (n, state) in [(2, State::Ready), (3, State::Ready), (4, State::Scheduled)] {
         assert_eq!(restate(&store, 1, as_it_is(&store, n, 2, "Other").await).await, ControlOutcome::Done);
         assert_eq!(view(&store, id(n)).await.summary.state, state, "{n}");
     }
-    let two = |number| version(ask(me, number, 9), 2);
+    let two = |number| version(claim_request(me, number, 9), 2);
     assert!(claim(&store, at(2), &two(2)).await.is_empty(), "in line, aside and later");
     commit(&store, 3, change(me, &first, done("x"))).await;
     assert_eq!(ids(&claim(&store, at(3), &two(3)).await), [id(2)]);
-    act(&store, 4, 3, JobAction::Resume).await;
+    act_on_job(&store, 4, 3, JobAction::Resume).await;
     assert_eq!(ids(&claim(&store, at(4), &two(4)).await), [id(3)]);
-    due(&store, 20, 9).await;
+    fire_timers(&store, 20, 9).await;
     assert_eq!(ids(&claim(&store, at(20), &two(5)).await), [id(4)]);
 }
 
 pub async fn a_failed_machine_is_given_another_state_and_retried(store: Handle) {
-    let (me, job) = running(&store, 1).await;
+    let (me, job) = running_job(&store, 1).await;
     commit(&store, 1, change(me, &job, failed(Reason::Undecodable))).await;
     assert_eq!(restate(&store, 2, as_it_is(&store, 1, 2, "Other").await).await, ControlOutcome::Done);
     assert_eq!(state(&store, id(1)).await, State::Failed, "it is still what it was");
-    assert_eq!(act(&store, 3, 1, JobAction::Retry).await, ControlOutcome::Done);
-    let taken = claim(&store, at(3), &version(ask(me, 2, 9), 2)).await;
+    assert_eq!(act_on_job(&store, 3, 1, JobAction::Retry).await, ControlOutcome::Done);
+    let taken = claim(&store, at(3), &version(claim_request(me, 2, 9), 2)).await;
     assert_eq!(taken[0].stage.as_deref(), Some("Other"));
 }
 
 pub async fn what_runs_is_done_or_has_moved_is_refused(store: Handle) {
-    let (me, job) = running(&store, 1).await;
+    let (me, job) = running_job(&store, 1).await;
     let refused = |did: ControlOutcome, text: &str| {
         assert!(matches!(&did, ControlOutcome::Refused(why) if why.contains(text)), "{did:?} lacks {text:?}");
     };
@@ -135,7 +135,7 @@ pub async fn a_state_that_cannot_be_is_refused_before_anything_is_done(store: Ha
         as_it_is(&store, 2, 2, "").await,
         StageUpdate { data: large, ..as_it_is(&store, 2, 2, "Other").await },
     ] {
-        let refused = store.control().update_stages(at(1), &[sound.clone(), bad], &someone()).await;
+        let refused = store.control().update_stages(at(1), &[sound.clone(), bad], &actor()).await;
         assert!(matches!(refused, Err(Error::Invalid(_))), "{refused:?}");
     }
     assert_eq!(view(&store, id(1)).await.summary.version, 1);

@@ -32,9 +32,13 @@ pub async fn a_claim_that_the_store_has_lost_writes_nothing(store: Handle) {
         "nothing tells them apart"
     );
 
-    for outcome in
-        [Outcome::Next, done("lost"), failed(Reason::Stopped), retry(secs(1), &[1]), wait_for("go", None)]
-    {
+    for outcome in [
+        Outcome::Next,
+        done("lost"),
+        failed(Reason::Stopped),
+        retry(secs(1), &[1]),
+        wait_for_signal("go", None),
+    ] {
         let verdict = commit(&store, 1, change(one, &lost, outcome.clone())).await;
         assert_eq!(verdict, CommitOutcome::Fenced, "{outcome:?}");
     }
@@ -48,32 +52,34 @@ pub async fn nothing_is_written_beside_a_change_of_a_lost_claim(store: Handle) {
     submit(&store, &[job(1)]).await;
     let (_, lost) = lost_claim(1, 1).await;
     let found = claim_one(&store, 0, two, 1).await;
-    let kept =
-        StepWrites { context: vec![("name".into(), payload("kept"))], ..noted(vec![entry(0, "kept", "x")]) };
+    let kept = StepWrites {
+        context: vec![("name".into(), payload("kept"))],
+        ..journal_writes(vec![entry(0, "kept", "x")])
+    };
     assert_eq!(
-        commit(&store, 1, with(change(two, &found, Outcome::Next), kept)).await,
+        commit(&store, 1, with_step(change(two, &found, Outcome::Next), kept)).await,
         CommitOutcome::Committed
     );
 
-    let lost = further(&lost);
+    let lost = after_step(&lost);
     let unwind = Unwind { reason: Some(Reason::Stopped), failure: Failure::stop("lost") };
     let steps = [
         StepWrites { continue_as_new: true, ..step("First", "Second", "lost") },
         StepWrites { forget_entries: vec![0], ..StepWrites::default() },
         StepWrites { context: vec![("name".into(), payload("lost"))], ..StepWrites::default() },
         StepWrites { unwind: Some(Box::new(unwind)), ..StepWrites::default() },
-        bear(&[job(2)]),
-        noted(vec![entry(1, "lost", "x"), entry(2, "lost", "x")]),
-        noted(vec![entry(1, "lost", "x")]),
+        spawn_children(&[job(2)]),
+        journal_writes(vec![entry(1, "lost", "x"), entry(2, "lost", "x")]),
+        journal_writes(vec![entry(1, "lost", "x")]),
     ];
     for step in steps {
-        let verdict = commit(&store, 2, with(change(one, &lost, Outcome::Next), step.clone())).await;
+        let verdict = commit(&store, 2, with_step(change(one, &lost, Outcome::Next), step.clone())).await;
         assert_eq!(verdict, CommitOutcome::Fenced, "{step:?}");
     }
     assert_eq!(journal(&store, 1).await, [entry(0, "kept", "x")]);
     assert_eq!(context(&store, 1).await, [("name".to_owned(), payload("kept"))]);
     assert!(store.inspect().job(id(2)).await.expect("job").is_none());
-    let last = commit(&store, 3, change(two, &further(&found), done("found"))).await;
+    let last = commit(&store, 3, change(two, &after_step(&found), done("found"))).await;
     assert_eq!(last, CommitOutcome::Committed);
 }
 
@@ -120,7 +126,7 @@ pub async fn a_job_of_a_lost_claim_is_returned_with_the_worker_that_has_it(store
 pub async fn a_repeat_is_recognised_after_its_claim_was_settled(store: Handle) {
     let me = worker(&store, 1).await;
     submit(&store, &jobs(1, 3)).await;
-    let outcomes = [done("x"), retry(secs(9), &[1]), wait_for("go", None)];
+    let outcomes = [done("x"), retry(secs(9), &[1]), wait_for_signal("go", None)];
     for (number, outcome) in (1..).zip(outcomes) {
         let job = claim_one(&store, 0, me, number).await;
         let change = change(me, &job, outcome);
@@ -137,7 +143,7 @@ pub async fn a_lost_claim_hands_nothing_back(store: Handle) {
     let (one, two) = (worker(&store, 1).await, worker(&store, 2).await);
     submit(&store, &[job(1)]).await;
     let (_, lost) = lost_claim(1, 1).await;
-    let back = [held(one, &lost)];
+    let back = [job_claim(one, &lost)];
     assert_eq!(store.release(at(0), &back).await.expect("release"), 0, "it is ready");
     let found = claim_one(&store, 0, two, 1).await;
     assert_eq!(store.release(at(1), &back).await.expect("release"), 0, "another worker has it");
@@ -151,10 +157,10 @@ pub async fn a_lost_claim_moves_no_job_that_waits(store: Handle) {
     let (one, two) = (worker(&store, 1).await, worker(&store, 2).await);
     submit(&store, &[machine(1, "Begin")]).await;
     let job = claim_one(&store, 0, two, 1).await;
-    commit(&store, 1, change(two, &job, wait_for("go", None))).await;
+    commit(&store, 1, change(two, &job, wait_for_signal("go", None))).await;
     let epoch = view(&store, id(1)).await.epoch;
     // Woken and claimed after the moment that the store went back to: neither raises the epoch.
-    let back = [windlass_model::JobClaim { epoch, ..held(one, &job) }];
+    let back = [windlass_model::JobClaim { epoch, ..job_claim(one, &job) }];
     assert_eq!(store.release(at(2), &back).await.expect("release"), 0);
     assert_eq!((state(&store, id(1)).await, view(&store, id(1)).await.epoch), (State::Waiting, epoch));
 }
@@ -163,12 +169,12 @@ pub async fn jobs_whose_outcome_was_lost_stay_in_their_claim(store: Handle) {
     let me = worker(&store, 1).await;
     submit(&store, &jobs(1, 4)).await;
     for number in [1, 2] {
-        let taken = claim(&store, at(0), &ask(me, number, 2)).await;
+        let taken = claim(&store, at(0), &claim_request(me, number, 2)).await;
         commit(&store, 1, change(me, &taken[1], done("x"))).await;
     }
     // The worker was told that all of them had ended, by a server that is gone, and its sessions with it.
     let store = store.sibling().await.expect("sibling");
-    let settled = ClaimRequest { settled: vec![ClaimNo(1)], ..ask(me, 3, 1) };
+    let settled = ClaimRequest { settled: vec![ClaimNo(1)], ..claim_request(me, 3, 1) };
     assert!(claim(&store, at(2), &settled).await.is_empty());
     let settled = RenewRequest {
         worker: me,

@@ -20,12 +20,12 @@ fn every_ten(name: &str) -> Schedule {
     schedule
 }
 
-async fn rule(store: &Handle, now: u64, rule: AdminAction) -> ControlOutcome {
+async fn administer(store: &Handle, now: u64, rule: AdminAction) -> ControlOutcome {
     store.control().administer(at(now), &rule, &Actor::new("someone")).await.expect("rule")
 }
 
 async fn set(store: &Handle, now: u64, schedule: Schedule) -> ControlOutcome {
-    rule(store, now, AdminAction::Schedule(Box::new(schedule))).await
+    administer(store, now, AdminAction::Schedule(Box::new(schedule))).await
 }
 
 async fn fired(store: &Handle, now: u64) -> usize {
@@ -61,12 +61,12 @@ pub async fn a_tick_fires_once_and_the_next_is_told(store: Handle) {
 }
 
 pub async fn missed_ticks_are_caught_up_as_the_policy_says(store: Handle) {
-    let with = |name: &str, catch_up| Schedule { catch_up, ..every_ten(name) };
+    let with_catch_up = |name: &str, catch_up| Schedule { catch_up, ..every_ten(name) };
     let window = |seconds| CatchUp::All { window: Duration::from_secs(seconds) };
-    set(&store, 0, with("all", window(3_600))).await;
-    set(&store, 0, with("some", window(100))).await;
-    set(&store, 0, with("one", CatchUp::One)).await;
-    set(&store, 0, with("skip", CatchUp::Skip)).await;
+    set(&store, 0, with_catch_up("all", window(3_600))).await;
+    set(&store, 0, with_catch_up("some", window(100))).await;
+    set(&store, 0, with_catch_up("one", CatchUp::One)).await;
+    set(&store, 0, with_catch_up("skip", CatchUp::Skip)).await;
     assert_eq!(fired(&store, 305).await, 30 + 10 + 1 + 6);
     assert_eq!(ticks(&store, "all").await.len(), 30);
     assert_eq!(ticks(&store, "some").await, (21..=30).map(|n| n * 10).collect::<Vec<_>>());
@@ -111,7 +111,7 @@ pub async fn queue_runs_them_one_after_the_other(store: Handle) {
     }
     let mut order = Vec::new();
     for number in 1..=3 {
-        let jobs = claim(&store, at(40), &ask(holder, number, 9)).await;
+        let jobs = claim(&store, at(40), &claim_request(holder, number, 9)).await;
         assert_eq!(jobs.len(), 1, "one at a time");
         order.push(jobs[0].settings.tick.expect("a tick"));
         commit(&store, 41, change(holder, &jobs[0], done("x"))).await;
@@ -137,18 +137,18 @@ pub async fn cancel_previous_ends_the_one_before(store: Handle) {
 
 pub async fn a_paused_schedule_rests_and_catches_nothing_up(store: Handle) {
     set(&store, 0, Schedule { catch_up: CatchUp::All { window: secs(3_600) }, ..every_ten("a") }).await;
-    assert_eq!(rule(&store, 5, AdminAction::PauseSchedule("a".into())).await, ControlOutcome::Done);
+    assert_eq!(administer(&store, 5, AdminAction::PauseSchedule("a".into())).await, ControlOutcome::Done);
     assert!(matches!(
-        rule(&store, 6, AdminAction::PauseSchedule("a".into())).await,
+        administer(&store, 6, AdminAction::PauseSchedule("a".into())).await,
         ControlOutcome::Already(_)
     ));
     let due = store.fire_timers(at(50), 10).await.expect("due");
     assert_eq!((due.fired, due.next_at), (0, None));
     let view = store.inspect().schedules().await.expect("schedules").remove(0);
     assert_eq!((view.next_at, view.paused.expect("paused").author.as_str()), (None, "someone"));
-    assert_eq!(rule(&store, 55, AdminAction::ResumeSchedule("a".into())).await, ControlOutcome::Done);
+    assert_eq!(administer(&store, 55, AdminAction::ResumeSchedule("a".into())).await, ControlOutcome::Done);
     assert!(matches!(
-        rule(&store, 55, AdminAction::ResumeSchedule("a".into())).await,
+        administer(&store, 55, AdminAction::ResumeSchedule("a".into())).await,
         ControlOutcome::Already(_)
     ));
     assert_eq!(fired(&store, 59).await, 0);
@@ -158,11 +158,11 @@ pub async fn a_paused_schedule_rests_and_catches_nothing_up(store: Handle) {
 
 pub async fn a_trigger_fires_now_and_moves_nothing(store: Handle) {
     set(&store, 0, Schedule { overlap: Overlap::Skip, ..every_ten("a") }).await;
-    let ControlOutcome::Created(id) = rule(&store, 3, AdminAction::Trigger("a".into())).await else {
+    let ControlOutcome::Created(id) = administer(&store, 3, AdminAction::Trigger("a".into())).await else {
         panic!("it is made")
     };
     assert_eq!(state(&store, id).await, State::Ready);
-    let ControlOutcome::Refused(why) = rule(&store, 4, AdminAction::Trigger("a".into())).await else {
+    let ControlOutcome::Refused(why) = administer(&store, 4, AdminAction::Trigger("a".into())).await else {
         panic!("it lives")
     };
     assert!(why.contains(&id.to_string()), "{why}");
@@ -172,7 +172,7 @@ pub async fn a_trigger_fires_now_and_moves_nothing(store: Handle) {
         .await
         .expect("act");
     assert_eq!(fired(&store, 10).await, 1, "the tick comes as if nothing was");
-    assert_eq!(rule(&store, 11, AdminAction::Trigger("none".into())).await, ControlOutcome::Unknown);
+    assert_eq!(administer(&store, 11, AdminAction::Trigger("none".into())).await, ControlOutcome::Unknown);
     let audit =
         store.inspect().audit(&crate::AuditFilter { limit: 9, ..Default::default() }).await.expect("audit");
     assert!(audit.iter().any(|entry| entry.action == "trigger schedule" && entry.subject == "a"));
@@ -187,8 +187,8 @@ pub async fn a_changed_schedule_keeps_its_pace_unless_the_calendar_changed(store
     let calendar = Calendar::every(60, Unit::Seconds).expect("a calendar");
     assert_eq!(set(&store, 15, Schedule { calendar, ..every_ten("a") }).await, ControlOutcome::Done);
     assert_eq!(next().await, Some(t(60)));
-    assert_eq!(rule(&store, 16, AdminAction::DropSchedule("a".into())).await, ControlOutcome::Done);
-    assert_eq!(rule(&store, 16, AdminAction::DropSchedule("a".into())).await, ControlOutcome::Unknown);
+    assert_eq!(administer(&store, 16, AdminAction::DropSchedule("a".into())).await, ControlOutcome::Done);
+    assert_eq!(administer(&store, 16, AdminAction::DropSchedule("a".into())).await, ControlOutcome::Unknown);
     assert_eq!(fired(&store, 100).await, 0);
 }
 
@@ -205,7 +205,7 @@ pub async fn bad_schedules_are_refused_with_a_reason(store: Handle) {
     limited.settings.rate = Some(Box::new(windlass_model::RateCharge::new("none")));
     refuse(limited.clone(), "does not exist").await;
     let limit = RateLimit::per_second("none", 1);
-    assert_eq!(rule(&store, 0, AdminAction::Limit(limit)).await, ControlOutcome::Done);
+    assert_eq!(administer(&store, 0, AdminAction::Limit(limit)).await, ControlOutcome::Done);
     assert_eq!(set(&store, 0, limited).await, ControlOutcome::Done);
 }
 
@@ -235,6 +235,6 @@ pub async fn eight_processes_fire_each_tick_once(store: Handle) {
         assert_eq!(ticks(&store, &format!("s{n}")).await, (1..=10).map(|n| n * 10).collect::<Vec<_>>());
     }
     let jobs: Vec<Time> =
-        store.inspect().jobs(&all()).await.expect("jobs").iter().map(|job| job.due_at).collect();
+        store.inspect().jobs(&all_jobs()).await.expect("jobs").iter().map(|job| job.due_at).collect();
     assert_eq!(jobs.len(), 200);
 }

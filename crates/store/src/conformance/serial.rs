@@ -11,18 +11,18 @@ const KEY: &str = "account 7";
 
 /// Jobs of one key, numbered from `from`.
 fn line(from: u32, count: u32) -> Vec<NewJob> {
-    (from..from + count).map(|n| keyed(n, KEY)).collect()
+    (from..from + count).map(|n| serial_job(n, KEY)).collect()
 }
 
 /// The same job with other settings of its key.
-fn with(mut job: NewJob, slots: Option<u32>, hold: bool) -> NewJob {
+fn with_slots(mut job: NewJob, slots: Option<u32>, hold: bool) -> NewJob {
     job.settings.serial = Some(Box::new(Serial { key: KEY.into(), slots, keeps_slot: hold }));
     job
 }
 
 /// Claims all that may be claimed; `number` tells the claims of a worker apart.
 async fn take(store: &Handle, now: u64, worker: WorkerId, number: i64) -> Vec<ClaimedJob> {
-    claim(store, at(now), &ask(worker, number, 99)).await
+    claim(store, at(now), &claim_request(worker, number, 99)).await
 }
 
 /// Claims, expects the job numbered `n` and nothing else, and hands it over.
@@ -55,7 +55,7 @@ pub async fn priority_never_reorders_a_line(store: Handle) {
         job.priority = priority;
     }
     submit(&store, &batch).await;
-    assert_eq!(act(&store, 1, 3, JobAction::Priority(-50)).await, ControlOutcome::Done);
+    assert_eq!(act_on_job(&store, 1, 3, JobAction::Priority(-50)).await, ControlOutcome::Done);
     for n in 1..=4 {
         let claimed = only(&store, 2, worker, i64::from(n), n).await;
         commit(&store, 2, change(worker, &claimed, done("x"))).await;
@@ -65,10 +65,14 @@ pub async fn priority_never_reorders_a_line(store: Handle) {
 pub async fn a_place_is_taken_when_a_job_is_due(store: Handle) {
     let worker = worker(&store, 1).await;
     submit(&store, &line(9, 1)).await;
-    submit(&store, &[NewJob { when: When::At(t(10)), ..keyed(1, KEY) }]).await;
+    submit(&store, &[NewJob { when: When::At(t(10)), ..serial_job(1, KEY) }]).await;
     store.submit(at(5), &line(2, 1), None).await.expect("submit");
     store.submit(at(20), &line(0, 1), None).await.expect("submit");
-    assert_eq!(due(&store, 30, 9).await.woken, 1, "after the others were submitted, but its place is at 10");
+    assert_eq!(
+        fire_timers(&store, 30, 9).await.woken,
+        1,
+        "after the others were submitted, but its place is at 10"
+    );
     for (number, n) in [(1, 9), (2, 2), (3, 1), (4, 0)] {
         let claimed = only(&store, 30, worker, number, n).await;
         commit(&store, 30, change(worker, &claimed, done("x"))).await;
@@ -77,7 +81,7 @@ pub async fn a_place_is_taken_when_a_job_is_due(store: Handle) {
 
 pub async fn so_many_slots_run_at_once(store: Handle) {
     let worker = worker(&store, 1).await;
-    let batch: Vec<_> = line(1, 5).into_iter().map(|job| with(job, Some(3), false)).collect();
+    let batch: Vec<_> = line(1, 5).into_iter().map(|job| with_slots(job, Some(3), false)).collect();
     submit(&store, &batch).await;
     let taken = take(&store, 1, worker, 1).await;
     assert_eq!(ids(&taken), [1, 2, 3].map(id));
@@ -89,12 +93,12 @@ pub async fn so_many_slots_run_at_once(store: Handle) {
 
 pub async fn keys_do_not_hold_up_each_other_and_hold_across_queues(store: Handle) {
     let worker = worker(&store, 1).await;
-    let elsewhere = NewJob { queue: "aside".into(), ..keyed(2, KEY) };
-    let other_kind = NewJob { kind: kind("other", 3), ..keyed(3, KEY) };
-    submit(&store, &[keyed(1, KEY), elsewhere, other_kind, keyed(4, "account 8"), job(5)]).await;
+    let elsewhere = NewJob { queue: "aside".into(), ..serial_job(2, KEY) };
+    let other_kind = NewJob { kind: kind("other", 3), ..serial_job(3, KEY) };
+    submit(&store, &[serial_job(1, KEY), elsewhere, other_kind, serial_job(4, "account 8"), job(5)]).await;
     let taken = take(&store, 1, worker, 1).await;
     assert_eq!(ids(&taken), [1, 4, 5].map(id));
-    let aside = ClaimRequest { queue: "aside".into(), ..ask(worker, 2, 9) };
+    let aside = ClaimRequest { queue: "aside".into(), ..claim_request(worker, 2, 9) };
     assert!(claim(&store, at(1), &aside).await.is_empty(), "the key is one for the whole store");
     let before = gates(&store, &[QUEUE, "aside"]).await;
     commit(&store, 2, change(worker, &taken[0], done("x"))).await;
@@ -102,7 +106,7 @@ pub async fn keys_do_not_hold_up_each_other_and_hold_across_queues(store: Handle
     assert!(after[0] == before[0] && after[1] != before[1], "the gate of whoever got the slot moved");
     let next = claim(&store, at(2), &ClaimRequest { number: windlass_model::ClaimNo(3), ..aside }).await;
     commit(&store, 3, change(worker, &next[0], done("x"))).await;
-    let others = ClaimRequest { kinds: [kind("other", 3)].into(), ..ask(worker, 4, 9) };
+    let others = ClaimRequest { kinds: [kind("other", 3)].into(), ..claim_request(worker, 4, 9) };
     assert_eq!(ids(&claim(&store, at(3), &others).await), [id(3)]);
 }
 
@@ -116,7 +120,7 @@ async fn hands_over<F: Future<Output = ()>>(
     let (one, two) = (worker(store, i64::from(n)).await, worker(store, i64::from(n) + 1).await);
     let key = format!("key {n}");
     let deadline_at = (what == "expire").then(|| t(5));
-    submit(store, &[NewJob { deadline_at, ..keyed(n, &key) }, keyed(n + 1, &key)]).await;
+    submit(store, &[NewJob { deadline_at, ..serial_job(n, &key) }, serial_job(n + 1, &key)]).await;
     let claimed = only(store, 1, one, 1, n).await;
     assert_eq!(holds(store, n + 1).await.serial.expect("it has a key").ahead, 0);
     let before = gates(store, &[QUEUE]).await;
@@ -145,36 +149,36 @@ pub async fn a_slot_is_handed_over_in_the_commit_that_frees_it(store: Handle) {
 pub async fn whatever_ends_or_parks_a_job_frees_its_slot(store: Handle) {
     let store = &store;
     hands_over(store, "expire", 10, |_, _| async move {
-        assert_eq!(due(store, 5, 9).await.expired, 1);
+        assert_eq!(fire_timers(store, 5, 9).await.expired, 1);
     })
     .await;
     hands_over(store, "poison", 20, |worker, claimed| async move {
         let alone = super::kit::worker(store, 99).await;
         reap(store, 5, worker).await;
-        let again = claim(store, at(5), &ask_alone(alone, 1)).await;
+        let again = claim(store, at(5), &solo_claim_request(alone, 1)).await;
         assert_eq!(ids(&again), [claimed.id], "it kept its slot through the first death");
         let sweep = ReapRequest { dead: vec![alone], lapsed: false, limit: 9, crashes: 1 };
         assert_eq!(store.reap(at(5), &sweep).await.expect("reap").poisoned, 1);
     })
     .await;
     hands_over(store, "cancel", 30, |worker, claimed| async move {
-        store.release(at(5), &[held(worker, &claimed)]).await.expect("release");
-        assert_eq!(act(store, 5, 30, cancel(9)).await, ControlOutcome::Done);
+        store.release(at(5), &[job_claim(worker, &claimed)]).await.expect("release");
+        assert_eq!(act_on_job(store, 5, 30, cancel(9)).await, ControlOutcome::Done);
     })
     .await;
     hands_over(store, "told", 40, |_, _| async move {
-        assert_eq!(act(store, 5, 40, cancel(0)).await, ControlOutcome::CancelRequested);
-        assert_eq!(due(store, 5, 9).await.cancelled, 1);
+        assert_eq!(act_on_job(store, 5, 40, cancel(0)).await, ControlOutcome::CancelRequested);
+        assert_eq!(fire_timers(store, 5, 9).await.cancelled, 1);
     })
     .await;
     hands_over(store, "pause", 50, |worker, claimed| async move {
-        store.release(at(5), &[held(worker, &claimed)]).await.expect("release");
-        assert_eq!(act(store, 5, 50, JobAction::Pause).await, ControlOutcome::Done);
+        store.release(at(5), &[job_claim(worker, &claimed)]).await.expect("release");
+        assert_eq!(act_on_job(store, 5, 50, JobAction::Pause).await, ControlOutcome::Done);
     })
     .await;
     hands_over(store, "pause and release", 60, |worker, claimed| async move {
-        assert_eq!(act(store, 5, 60, JobAction::Pause).await, ControlOutcome::Done);
-        store.release(at(5), &[held(worker, &claimed)]).await.expect("release");
+        assert_eq!(act_on_job(store, 5, 60, JobAction::Pause).await, ControlOutcome::Done);
+        store.release(at(5), &[job_claim(worker, &claimed)]).await.expect("release");
         assert_eq!(state(store, id(60)).await, State::Ready, "aside");
     })
     .await;
@@ -186,7 +190,7 @@ pub async fn a_retried_job_stands_where_it_stood(store: Handle) {
     let first = only(&store, 1, worker, 1, 1).await;
     commit(&store, 2, change(worker, &first, retry(secs(8), &[]))).await;
     let second = only(&store, 2, worker, 2, 2).await;
-    assert_eq!(due(&store, 10, 9).await.woken, 1);
+    assert_eq!(fire_timers(&store, 10, 9).await.woken, 1);
     assert!(take(&store, 10, worker, 3).await.is_empty(), "it waits in line again");
     assert_eq!(holds(&store, 1).await.serial.expect("it has a key").ahead, 0);
     assert_eq!(holds(&store, 4).await.serial.expect("it has a key").ahead, 2);
@@ -204,12 +208,12 @@ pub async fn a_retry_at_once_keeps_its_slot(store: Handle) {
 
 pub async fn a_job_that_holds_keeps_its_slot_while_it_waits(store: Handle) {
     let worker = worker(&store, 1).await;
-    submit(&store, &[with(job(1), None, true), keyed(2, KEY)]).await;
+    submit(&store, &[with_slots(job(1), None, true), serial_job(2, KEY)]).await;
     let first = only(&store, 1, worker, 1, 1).await;
     commit(&store, 2, change(worker, &first, retry(secs(8), &[]))).await;
     assert!(take(&store, 2, worker, 2).await.is_empty());
     assert!(holds(&store, 1).await.serial.expect("it has a key").held);
-    due(&store, 10, 9).await;
+    fire_timers(&store, 10, 9).await;
     let again = only(&store, 10, worker, 3, 1).await;
     commit(&store, 11, change(worker, &again, failed(Reason::Exhausted))).await;
     only(&store, 11, worker, 4, 2).await;
@@ -219,16 +223,16 @@ pub async fn released_and_reaped_jobs_keep_their_slots(store: Handle) {
     let (one, two) = (worker(&store, 1).await, worker(&store, 2).await);
     submit(&store, &line(1, 2)).await;
     let first = only(&store, 1, one, 1, 1).await;
-    store.release(at(2), &[held(one, &first)]).await.expect("release");
+    store.release(at(2), &[job_claim(one, &first)]).await.expect("release");
     only(&store, 2, one, 2, 1).await;
     assert_eq!(reap(&store, 3, one).await.returned, 1);
     assert!(take(&store, 3, two, 1).await.is_empty(), "the suspect has the slot");
-    let again = claim(&store, at(3), &ask_alone(two, 2)).await;
+    let again = claim(&store, at(3), &solo_claim_request(two, 2)).await;
     assert_eq!(ids(&again), [id(1)]);
     assert_eq!(store.retire_worker(at(4), two).await.expect("retire"), 1);
     let three = worker(&store, 3).await;
     assert!(take(&store, 4, three, 1).await.is_empty());
-    assert_eq!(ids(&claim(&store, at(4), &ask_alone(three, 2)).await), [id(1)]);
+    assert_eq!(ids(&claim(&store, at(4), &solo_claim_request(three, 2)).await), [id(1)]);
 }
 
 pub async fn slots_that_are_raised_let_more_in_and_lowered_ones_end_nothing(store: Handle) {
@@ -237,11 +241,11 @@ pub async fn slots_that_are_raised_let_more_in_and_lowered_ones_end_nothing(stor
     let mut running = take(&store, 1, worker, 1).await;
     assert_eq!(running.len(), 1);
     let before = gates(&store, &[QUEUE]).await;
-    rule(&store, 2, AdminAction::Slots { key: KEY.into(), slots: 3 }).await;
+    administer(&store, 2, AdminAction::Slots { key: KEY.into(), slots: 3 }).await;
     assert_ne!(gates(&store, &[QUEUE]).await, before);
     running.extend(take(&store, 2, worker, 2).await);
     assert_eq!(ids(&running), [1, 2, 3].map(id));
-    rule(&store, 3, AdminAction::Slots { key: KEY.into(), slots: 1 }).await;
+    administer(&store, 3, AdminAction::Slots { key: KEY.into(), slots: 1 }).await;
     for (number, job) in running.iter().enumerate() {
         assert_eq!(state(&store, job.id).await, State::Running);
         assert!(
@@ -258,11 +262,11 @@ pub async fn the_newest_submit_says_the_slots_whatever_becomes_of_it(store: Hand
         let keys = store.inspect().serial_keys(Some(KEY), 9).await.expect("keys");
         assert_eq!(keys[0].slots, expected);
     };
-    submit(&store, &[with(job(1), Some(2), false)]).await;
+    submit(&store, &[with_slots(job(1), Some(2), false)]).await;
     slots(2).await;
-    submit(&store, &[keyed(2, KEY)]).await;
+    submit(&store, &[serial_job(2, KEY)]).await;
     slots(2).await;
-    let repeated = store.submit(at(1), &[with(job(1), Some(4), false)], None).await.expect("submit");
+    let repeated = store.submit(at(1), &[with_slots(job(1), Some(4), false)], None).await.expect("submit");
     assert_eq!(repeated, [SubmitOutcome::Repeated]);
     slots(4).await;
     assert!(store.inspect().serial_keys(Some("nobody"), 9).await.expect("keys").is_empty());
@@ -285,12 +289,15 @@ pub async fn a_job_in_line_is_ready_and_says_who_is_before_it(store: Handle) {
 
 pub async fn jobs_leave_a_line_when_they_end(store: Handle) {
     let worker = worker(&store, 1).await;
-    submit(&store, &[keyed(1, KEY), keyed(2, KEY), NewJob { deadline_at: Some(t(5)), ..keyed(3, KEY) }])
-        .await;
+    submit(
+        &store,
+        &[serial_job(1, KEY), serial_job(2, KEY), NewJob { deadline_at: Some(t(5)), ..serial_job(3, KEY) }],
+    )
+    .await;
     submit(&store, &line(4, 1)).await;
     let first = only(&store, 1, worker, 1, 1).await;
-    assert_eq!(act(&store, 2, 2, cancel(9)).await, ControlOutcome::Done);
-    assert_eq!(due(&store, 5, 9).await.expired, 1);
+    assert_eq!(act_on_job(&store, 2, 2, cancel(9)).await, ControlOutcome::Done);
+    assert_eq!(fire_timers(&store, 5, 9).await.expired, 1);
     assert_eq!(holds(&store, 4).await.serial.expect("it has a key").ahead, 0);
     commit(&store, 6, change(worker, &first, done("x"))).await;
     only(&store, 6, worker, 2, 4).await;
@@ -298,7 +305,8 @@ pub async fn jobs_leave_a_line_when_they_end(store: Handle) {
 
 pub async fn a_keyed_job_is_never_born_claimed(store: Handle) {
     let worker = worker(&store, 1).await;
-    let answers = store.submit(at(0), &[keyed(1, KEY), job(2)], born(worker, 1)).await.expect("submit");
+    let answers =
+        store.submit(at(0), &[serial_job(1, KEY), job(2)], claim_on_submit(worker, 1)).await.expect("submit");
     let expected = [
         SubmitOutcome::New { claimed: None },
         SubmitOutcome::New { claimed: Some(windlass_model::Epoch(0)) },

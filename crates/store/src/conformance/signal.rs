@@ -12,7 +12,7 @@ pub(super) const KEPT: SignalOutcome = SignalOutcome::Delivered { woke: false };
 
 /// Submits the `n`th job, claims it and parks it a second after the beginning.
 pub(super) async fn parked(store: &Handle, n: u32, wait: Outcome) -> WorkerId {
-    let (me, job) = running(store, n).await;
+    let (me, job) = running_job(store, n).await;
     assert_eq!(commit(store, 1, change(me, &job, wait)).await, CommitOutcome::Committed);
     assert_eq!(state(store, id(n)).await, State::Waiting);
     me
@@ -31,14 +31,14 @@ pub(super) async fn consuming(
     job: &ClaimedJob,
     outcome: Outcome,
 ) -> CommitOutcome {
-    commit(store, now, with(change(me, job, outcome), consume(job))).await
+    commit(store, now, with_step(change(me, job, outcome), consume(job))).await
 }
 
 pub async fn a_late_signal_wakes_a_parked_job(store: Handle) {
-    let me = parked(&store, 1, wait_for("go", None)).await;
+    let me = parked(&store, 1, wait_for_signal("go", None)).await;
     let seen = view(&store, id(1)).await;
     assert_eq!((seen.epoch.0, seen.rev.0, seen.until), (1, 1, None));
-    assert!(claim(&store, at(2), &ask(me, 2, 9)).await.is_empty());
+    assert!(claim(&store, at(2), &claim_request(me, 2, 9)).await.is_empty());
     let before = gates(&store, &[QUEUE]).await;
     assert_eq!(send(&store, 3, &[to_first("go", "a")]).await, [WOKE]);
     assert_ne!(gates(&store, &[QUEUE]).await, before);
@@ -51,18 +51,21 @@ pub async fn a_late_signal_wakes_a_parked_job(store: Handle) {
 }
 
 pub async fn an_early_signal_is_there_when_a_job_waits(store: Handle) {
-    let (me, job) = running(&store, 1).await;
+    let (me, job) = running_job(&store, 1).await;
     assert_eq!(send(&store, 1, &[to_first("go", "a")]).await, [KEPT]);
     let before = gates(&store, &[QUEUE]).await;
-    assert_eq!(commit(&store, 2, change(me, &job, wait_for("go", None))).await, CommitOutcome::Committed);
+    assert_eq!(
+        commit(&store, 2, change(me, &job, wait_for_signal("go", None))).await,
+        CommitOutcome::Committed
+    );
     assert_ne!(gates(&store, &[QUEUE]).await, before);
     assert_eq!(state(&store, id(1)).await, State::Ready);
     let job = claim_one(&store, 3, me, 2).await;
-    assert_eq!((texts(&shown(&job)), job.due_at), (vec!["a".to_owned()], t(2)));
+    assert_eq!((texts(&selected_signals(&job)), job.due_at), (vec!["a".to_owned()], t(2)));
 }
 
 pub async fn a_signal_is_delivered_once(store: Handle) {
-    let me = parked(&store, 1, wait_for("go", None)).await;
+    let me = parked(&store, 1, wait_for_signal("go", None)).await;
     let (go, stop) = (to_first("go", "a"), to_first("stop", "a"));
     assert_eq!(
         send(&store, 2, &[go.clone(), go.clone(), stop]).await,
@@ -73,14 +76,14 @@ pub async fn a_signal_is_delivered_once(store: Handle) {
     assert_eq!(send(&store, 3, &[other]).await, [SignalOutcome::Duplicate], "the dedup id says so alone");
     let job = claim_one(&store, 4, me, 2).await;
     assert_eq!(texts(&job.inbox), ["a"]);
-    consuming(&store, 5, me, &job, wait_for("go", None)).await;
+    consuming(&store, 5, me, &job, wait_for_signal("go", None)).await;
     assert_eq!(send(&store, 6, &[go]).await, [SignalOutcome::Duplicate], "though it was consumed");
     assert_eq!(state(&store, id(1)).await, State::Waiting);
     assert_eq!(send(&store, 7, &[to_first("go", "b")]).await, [WOKE]);
 }
 
 pub async fn a_signal_of_another_name_stays_for_later(store: Handle) {
-    let me = parked(&store, 1, wait_for("go", None)).await;
+    let me = parked(&store, 1, wait_for_signal("go", None)).await;
     assert_eq!(send(&store, 2, &[to_first("stop", "a")]).await, [KEPT]);
     assert_eq!(state(&store, id(1)).await, State::Waiting);
     let waiting = holds(&store, 1).await.waiting.expect("it is parked");
@@ -88,56 +91,56 @@ pub async fn a_signal_of_another_name_stays_for_later(store: Handle) {
     assert_eq!(send(&store, 3, &[to_first("go", "b")]).await, [WOKE]);
     let job = claim_one(&store, 3, me, 2).await;
     assert_eq!(texts(&job.inbox), ["b"], "only what it waits for is handed over");
-    consuming(&store, 4, me, &job, wait_for("stop", None)).await;
+    consuming(&store, 4, me, &job, wait_for_signal("stop", None)).await;
     let job = claim_one(&store, 4, me, 3).await;
     assert_eq!(texts(&job.inbox), ["a"]);
 }
 
 pub async fn a_wait_for_any_is_over_with_the_first(store: Handle) {
-    let me = parked(&store, 1, wait_for_some(&["go", "stop"], 1, None)).await;
+    let me = parked(&store, 1, wait_for_signals(&["go", "stop"], 1, None)).await;
     assert_eq!(send(&store, 2, &[to_first("stop", "a"), to_first("go", "b")]).await, [WOKE, KEPT]);
     let job = claim_one(&store, 3, me, 2).await;
     assert_eq!(
-        (texts(&job.inbox), texts(&shown(&job))),
+        (texts(&job.inbox), texts(&selected_signals(&job))),
         (vec!["a".into(), "b".into()], vec!["a".to_owned()])
     );
-    consuming(&store, 4, me, &job, wait_for_some(&["go", "stop"], 1, None)).await;
-    assert_eq!(texts(&shown(&claim_one(&store, 4, me, 3).await)), ["b"]);
+    consuming(&store, 4, me, &job, wait_for_signals(&["go", "stop"], 1, None)).await;
+    assert_eq!(texts(&selected_signals(&claim_one(&store, 4, me, 3).await)), ["b"]);
 }
 
 pub async fn a_wait_for_all_is_over_with_the_last(store: Handle) {
-    let me = parked(&store, 1, wait_for_some(&["a", "b", "c"], 3, None)).await;
+    let me = parked(&store, 1, wait_for_signals(&["a", "b", "c"], 3, None)).await;
     let signals = ["a", "a", "c"].iter().enumerate().map(|(n, name)| to_first(name, &n.to_string()));
     assert_eq!(send(&store, 2, &signals.collect::<Vec<_>>()).await, [KEPT; 3]);
     assert_eq!(send(&store, 3, &[to_first("b", "9")]).await, [WOKE]);
     let job = claim_one(&store, 3, me, 2).await;
-    assert_eq!(texts(&shown(&job)), ["0", "2", "9"]);
-    consuming(&store, 4, me, &job, wait_for_some(&["a", "b"], 2, None)).await;
+    assert_eq!(texts(&selected_signals(&job)), ["0", "2", "9"]);
+    consuming(&store, 4, me, &job, wait_for_signals(&["a", "b"], 2, None)).await;
     assert_eq!((state(&store, id(1)).await, inbox(&store, 1).await), (State::Waiting, vec!["1".to_owned()]));
     assert_eq!(send(&store, 5, &[to_first("b", "10")]).await, [WOKE]);
 }
 
 pub async fn a_step_is_shown_every_signal_of_a_name_if_it_asks_for_them(store: Handle) {
-    let me = parked(&store, 1, wait_for_some(&["go*", "stop"], 2, None)).await;
+    let me = parked(&store, 1, wait_for_signals(&["go*", "stop"], 2, None)).await;
     let signals: Vec<_> = (0..5).map(|n| to_first("go", &n.to_string())).collect();
     send(&store, 2, &signals).await;
     send(&store, 2, &[to_first("stop", "7"), to_first("stop", "8")]).await;
     let job = claim_one(&store, 3, me, 2).await;
-    assert_eq!(texts(&shown(&job)), ["0", "1", "2", "3", "4", "7"]);
+    assert_eq!(texts(&selected_signals(&job)), ["0", "1", "2", "3", "4", "7"]);
     consuming(&store, 4, me, &job, done("x")).await;
     assert_eq!(inbox(&store, 1).await, ["8"]);
 }
 
 pub async fn a_full_inbox_takes_no_more(store: Handle) {
     let most = store.limits().inbox;
-    let (me, job) = running(&store, 1).await;
+    let (me, job) = running_job(&store, 1).await;
     let signals: Vec<_> = (0..most + 2).map(|n| to_first(&format!("s{}", n % 3), &n.to_string())).collect();
     let told = send(&store, 1, &signals).await;
     assert!(told[..most].iter().all(|told| *told == KEPT));
     assert_eq!(told[most..], [SignalOutcome::Full, SignalOutcome::Full]);
     assert_eq!(send(&store, 2, &signals[..1]).await, [SignalOutcome::Duplicate], "which is told first");
     assert_eq!(inbox(&store, 1).await.len(), most);
-    commit(&store, 2, change(me, &job, wait_for("s1", None))).await;
+    commit(&store, 2, change(me, &job, wait_for_signal("s1", None))).await;
     let job = claim_one(&store, 2, me, 2).await;
     consuming(&store, 3, me, &job, Outcome::Next).await;
     assert_eq!(
@@ -153,7 +156,7 @@ pub async fn a_full_inbox_takes_no_more(store: Handle) {
 pub async fn ended_and_unknown_jobs_take_none(store: Handle) {
     let me = worker(&store, 1).await;
     submit(&store, &jobs(1, 3)).await;
-    let taken = claim(&store, at(0), &ask(me, 1, 9)).await;
+    let taken = claim(&store, at(0), &claim_request(me, 1, 9)).await;
     for (job, outcome) in taken.iter().zip([done("x"), failed(Reason::Stopped), cancelled()]) {
         commit(&store, 1, change(me, job, outcome)).await;
     }
@@ -161,7 +164,7 @@ pub async fn ended_and_unknown_jobs_take_none(store: Handle) {
     let told = send(&store, 2, &signals).await;
     let ended = [State::Done, State::Failed, State::Cancelled].map(SignalOutcome::Ended);
     assert_eq!((&told[..3], told[3]), (ended.as_slice(), SignalOutcome::Unknown));
-    act(&store, 3, 2, JobAction::Retry).await;
+    act_on_job(&store, 3, 2, JobAction::Retry).await;
     assert_eq!(send(&store, 3, &signals[1..2]).await, [KEPT], "it was not delivered before");
     assert!(send(&store, 3, &[]).await.is_empty());
 }
@@ -178,35 +181,35 @@ pub async fn a_bad_signal_refuses_the_call(store: Handle) {
 }
 
 pub async fn a_signal_during_a_step_is_not_lost(store: Handle) {
-    let me = parked(&store, 1, wait_for("go", None)).await;
+    let me = parked(&store, 1, wait_for_signal("go", None)).await;
     send(&store, 2, &[to_first("go", "a")]).await;
     let job = claim_one(&store, 3, me, 2).await;
     assert_eq!(send(&store, 4, &[to_first("go", "b")]).await, [KEPT]);
     consuming(&store, 5, me, &job, Outcome::Next).await;
     assert_eq!(inbox(&store, 1).await, ["b"], "what the step was not shown");
-    commit(&store, 6, change(me, &further(&job), wait_for("go", None))).await;
-    assert_eq!(texts(&shown(&claim_one(&store, 6, me, 3).await)), ["b"]);
+    commit(&store, 6, change(me, &after_step(&job), wait_for_signal("go", None))).await;
+    assert_eq!(texts(&selected_signals(&claim_one(&store, 6, me, 3).await)), ["b"]);
 }
 
 pub async fn signals_are_consumed_by_progress_alone(store: Handle) {
-    let me = parked(&store, 1, wait_for("go", None)).await;
+    let me = parked(&store, 1, wait_for_signal("go", None)).await;
     send(&store, 2, &[to_first("go", "a"), to_first("go", "b")]).await;
     let first = claim_one(&store, 2, me, 2).await;
     // A retry, a release and a death show the same again.
     commit(&store, 3, change(me, &first, retry(secs(0), &[]))).await;
     let second = claim_one(&store, 3, me, 3).await;
     assert_eq!((&second.inbox, &second.wait), (&first.inbox, &first.wait));
-    store.release(at(4), &[held(me, &second)]).await.expect("release");
+    store.release(at(4), &[job_claim(me, &second)]).await.expect("release");
     let third = claim_one(&store, 4, me, 4).await;
     assert_eq!(third.inbox, first.inbox);
     reap(&store, 5, me).await;
     let two = worker(&store, 2).await;
-    let fourth = claim(&store, at(5), &ask_alone(two, 1)).await.remove(0);
+    let fourth = claim(&store, at(5), &solo_claim_request(two, 1)).await.remove(0);
     assert_eq!(fourth.inbox, first.inbox);
     // Whoever lost its claim consumes nothing.
     assert_eq!(consuming(&store, 6, me, &third, Outcome::Next).await, CommitOutcome::Fenced);
     assert_eq!(inbox(&store, 1).await, ["a", "b"]);
-    let go = with(change(two, &fourth, Outcome::Next), consume(&fourth));
+    let go = with_step(change(two, &fourth, Outcome::Next), consume(&fourth));
     assert_eq!(commit(&store, 7, go.clone()).await, CommitOutcome::Committed);
     send(&store, 8, &[to_first("go", "c")]).await;
     assert_eq!(commit(&store, 9, go).await, CommitOutcome::Committed, "a lost answer");
@@ -219,15 +222,16 @@ pub async fn a_job_may_be_submitted_with_signals(store: Handle) {
     let me = worker(&store, 1).await;
     let signals = vec![to_first("go", "a"), to_first("go", "a"), to_first("stop", "b")];
     let new = NewJob { signals, ..job(1) };
-    let answers = store.submit(at(0), std::slice::from_ref(&new), born(me, 1)).await.expect("submit");
+    let answers =
+        store.submit(at(0), std::slice::from_ref(&new), claim_on_submit(me, 1)).await.expect("submit");
     assert_eq!(answers, [SubmitOutcome::New { claimed: None }], "it is not born claimed");
     assert_eq!(inbox(&store, 1).await, ["a", "b"]);
     assert_eq!(store.submit(at(1), &[new], None).await.expect("submit"), [SubmitOutcome::Repeated]);
     assert_eq!(send(&store, 1, &[to_first("go", "a")]).await, [SignalOutcome::Duplicate]);
     let first = claim_one(&store, 1, me, 2).await;
     assert!(first.inbox.is_empty(), "it waits for none");
-    commit(&store, 2, change(me, &first, wait_for("go", None))).await;
-    assert_eq!(texts(&shown(&claim_one(&store, 2, me, 3).await)), ["a"]);
+    commit(&store, 2, change(me, &first, wait_for_signal("go", None))).await;
+    assert_eq!(texts(&selected_signals(&claim_one(&store, 2, me, 3).await)), ["a"]);
     // A submit that is not taken delivers none.
     let other = NewJob { signals: vec![signal(id(2), "go", "z", "z")], digest: [7; 16], ..job(1) };
     assert_eq!(store.submit(at(3), &[other], None).await.expect("submit"), [SubmitOutcome::IdTaken]);
@@ -235,13 +239,13 @@ pub async fn a_job_may_be_submitted_with_signals(store: Handle) {
 }
 
 pub async fn nothing_is_left_of_the_signals_of_a_pruned_job(store: Handle) {
-    let (me, first) = running(&store, 1).await;
+    let (me, first) = running_job(&store, 1).await;
     send(&store, 1, &[to_first("go", "a")]).await;
-    commit(&store, 2, with(change(me, &first, done("x")), step("Begin", "End", "1"))).await;
+    commit(&store, 2, with_step(change(me, &first, done("x")), step("Begin", "End", "1"))).await;
     assert_eq!(inbox(&store, 1).await.len(), 1, "kept while the job is");
     let prune = crate::Prune { state: State::Done, before: t(9), kind: None, after: None, limit: 9 };
     assert_eq!(store.prune(at(9), &prune).await.expect("prune").jobs, 1);
-    assert!(inbox(&store, 1).await.is_empty() && steps(&store, 1).await.is_empty());
+    assert!(inbox(&store, 1).await.is_empty() && transitions(&store, 1).await.is_empty());
     submit(&store, &[job(1)]).await;
     assert_eq!(send(&store, 10, &[to_first("go", "a")]).await, [KEPT], "nobody remembers the first");
 }

@@ -51,7 +51,7 @@ pub async fn a_repeat_is_recognised_by_id_and_digest(store: Handle) {
     assert_eq!(view(&store, id(1)).await, before);
     let worker = worker(&store, 1).await;
     assert_eq!(
-        claim(&store, at(9), &ask(worker, 1, 9)).await.len(),
+        claim(&store, at(9), &claim_request(worker, 1, 9)).await.len(),
         2,
         "the repeat is in the ready set once"
     );
@@ -74,7 +74,7 @@ pub async fn a_key_belongs_to_the_first_job_of_its_kind(store: Handle) {
     let answers = put(&store, &[keyed(2, "a", "x"), keyed(3, "a", "y"), keyed(4, "b", "x"), job(5)]).await;
     let there = |same_input| SubmitOutcome::Existing { id: id(1), same_input };
     assert_eq!(answers, [there(true), there(false), NEW, NEW]);
-    assert_eq!(list(&store, all()).await, [id(5), id(4), id(1)]);
+    assert_eq!(list(&store, all_jobs()).await, [id(5), id(4), id(1)]);
     let same_id = NewJob { key: Some("k".into()), ..NewJob::new(id(1), "a", QUEUE, payload("x")) };
     assert_eq!(put(&store, &[same_id]).await, [SubmitOutcome::Repeated], "its own id goes before its key");
     let version = NewJob { kind: kind("a", 2), ..keyed(6, "a", "x") };
@@ -101,7 +101,7 @@ pub async fn duplicates_within_one_call_are_answered_like_repeats(store: Handle)
         SubmitOutcome::Repeated,
     ];
     assert_eq!(put(&store, &batch).await, expected);
-    assert_eq!(list(&store, all()).await, [id(2), id(1)]);
+    assert_eq!(list(&store, all_jobs()).await, [id(2), id(1)]);
     let other_key = |n| NewJob { key: Some("other".into()), ..job(n) };
     let first = SubmitOutcome::Existing { id: id(30), same_input: false };
     assert_eq!(
@@ -110,9 +110,9 @@ pub async fn duplicates_within_one_call_are_answered_like_repeats(store: Handle)
         "the first called, not the smallest"
     );
     let worker = worker(&store, 1).await;
-    let answers = store.submit(at(0), &[job(5), job(5)], born(worker, 1)).await.expect("submit");
+    let answers = store.submit(at(0), &[job(5), job(5)], claim_on_submit(worker, 1)).await.expect("submit");
     assert_eq!(answers, [BORN, SubmitOutcome::Repeated]);
-    assert_eq!(ids(&claim(&store, at(0), &ask(worker, 1, 9)).await), [id(5)]);
+    assert_eq!(ids(&claim(&store, at(0), &claim_request(worker, 1, 9)).await), [id(5)]);
 }
 
 pub async fn keys_and_ids_stay_taken_after_the_end(store: Handle) {
@@ -143,7 +143,7 @@ pub async fn a_past_moment_is_now_and_a_future_one_waits(store: Handle) {
     assert_eq!((kept.state, kept.due_at, kept.submitted_at), (State::Scheduled, t(50), t(0)));
     let worker = worker(&store, 1).await;
     assert_eq!(
-        ids(&claim(&store, at(60), &ask(worker, 1, 9)).await),
+        ids(&claim(&store, at(60), &claim_request(worker, 1, 9)).await),
         [id(1), id(2), id(4)],
         "only due moves it"
     );
@@ -156,8 +156,8 @@ pub async fn a_delay_counts_from_the_submit(store: Handle) {
     let waiting = view(&store, id(1)).await.summary;
     assert_eq!((waiting.state, waiting.due_at), (State::Scheduled, t(130)));
     assert_eq!(state(&store, id(2)).await, State::Ready);
-    assert_eq!(due(&store, 129, 9).await.woken, 0);
-    assert_eq!(due(&store, 130, 9).await.woken, 1);
+    assert_eq!(fire_timers(&store, 129, 9).await.woken, 0);
+    assert_eq!(fire_timers(&store, 130, 9).await.woken, 1);
     assert_eq!(state(&store, id(1)).await, State::Ready);
 }
 
@@ -169,17 +169,17 @@ pub async fn a_century_of_delay_and_the_last_moment_are_kept(store: Handle) {
     assert_eq!(view(&store, id(1)).await.summary.due_at, t(0).plus(limits::MAX_DELAY));
     let last = view(&store, id(2)).await;
     assert_eq!((last.summary.due_at, last.deadline_at), (Time::MAX, Some(Time::MAX)));
-    assert_eq!(due(&store, 1, 9).await.next_at, Some(t(0).plus(limits::MAX_DELAY)));
+    assert_eq!(fire_timers(&store, 1, 9).await.next_at, Some(t(0).plus(limits::MAX_DELAY)));
 }
 
 pub async fn a_born_job_is_claimed_by_its_submitter(store: Handle) {
     let (one, two) = (worker(&store, 1).await, worker(&store, 2).await);
-    let answers = store.submit(at(3), &jobs(1, 2), born(one, 1)).await.expect("submit");
+    let answers = store.submit(at(3), &jobs(1, 2), claim_on_submit(one, 1)).await.expect("submit");
     assert_eq!(answers, [BORN, BORN]);
     let kept = view(&store, id(1)).await;
     assert_eq!((kept.summary.state, kept.worker, kept.started_at), (State::Running, Some(one), Some(t(3))));
-    assert!(claim(&store, at(3), &ask(two, 1, 9)).await.is_empty(), "nobody else gets it");
-    let claimed = claim(&store, at(3), &ask(one, 1, 9)).await;
+    assert!(claim(&store, at(3), &claim_request(two, 1, 9)).await.is_empty(), "nobody else gets it");
+    let claimed = claim(&store, at(3), &claim_request(one, 1, 9)).await;
     assert_eq!(ids(&claimed), [id(1), id(2)]);
     assert_eq!(
         commit(&store, 4, change(one, &claimed[0], done("x"))).await,
@@ -193,12 +193,12 @@ pub async fn a_born_job_that_waits_is_not_claimed(store: Handle) {
     let worker = worker(&store, 1).await;
     let mut batch = jobs(1, 2);
     batch[0].when = When::After(secs(5));
-    let answers = store.submit(at(0), &batch, born(worker, 1)).await.expect("submit");
+    let answers = store.submit(at(0), &batch, claim_on_submit(worker, 1)).await.expect("submit");
     assert_eq!(answers, [NEW, BORN]);
     assert_eq!(state(&store, id(1)).await, State::Scheduled);
     batch = vec![NewJob { when: When::After(secs(5)), ..job(3) }];
-    assert_eq!(store.submit(at(0), &batch, born(worker, 2)).await.expect("submit"), [NEW]);
-    assert_eq!(claims(&store, worker).await, 1, "a claim with nothing in it is not recorded");
+    assert_eq!(store.submit(at(0), &batch, claim_on_submit(worker, 2)).await.expect("submit"), [NEW]);
+    assert_eq!(claim_count(&store, worker).await, 1, "a claim with nothing in it is not recorded");
 }
 
 pub async fn a_dead_lapsed_or_unknown_worker_bears_nothing(store: Handle) {
@@ -206,27 +206,30 @@ pub async fn a_dead_lapsed_or_unknown_worker_bears_nothing(store: Handle) {
     reap(&store, 0, dead).await;
     store.retire_worker(at(0), left).await.expect("retire");
     for (n, worker) in [(1, dead), (3, left), (4, WorkerId(99))] {
-        let answers = store.submit(at(0), &[job(n)], born(worker, 1)).await.expect("submit");
+        let answers = store.submit(at(0), &[job(n)], claim_on_submit(worker, 1)).await.expect("submit");
         assert_eq!(answers, [NEW], "worker {worker}");
         assert_eq!(state(&store, id(n)).await, State::Ready);
     }
     let end = LEASE.as_secs();
-    assert_eq!(store.submit(at(end), &[job(5)], born(lapsed, 1)).await.expect("submit"), [NEW]);
-    assert_eq!(store.submit(at(end - 1), &[job(6)], born(lapsed, 2)).await.expect("submit"), [BORN]);
-    assert_eq!(super::kit::lapsed(&renew(&store, end, lapsed).await), Some(false));
-    assert_eq!(store.submit(at(end), &[job(7)], born(lapsed, 3)).await.expect("submit"), [BORN]);
+    assert_eq!(store.submit(at(end), &[job(5)], claim_on_submit(lapsed, 1)).await.expect("submit"), [NEW]);
+    assert_eq!(
+        store.submit(at(end - 1), &[job(6)], claim_on_submit(lapsed, 2)).await.expect("submit"),
+        [BORN]
+    );
+    assert_eq!(super::kit::reports_lapsed(&renew(&store, end, lapsed).await), Some(false));
+    assert_eq!(store.submit(at(end), &[job(7)], claim_on_submit(lapsed, 3)).await.expect("submit"), [BORN]);
 }
 
 pub async fn a_repeated_born_submit_is_answered_as_the_first(store: Handle) {
     let worker = worker(&store, 1).await;
     let batch = jobs(1, 3);
-    let first = store.submit(at(0), &batch, born(worker, 1)).await.expect("submit");
+    let first = store.submit(at(0), &batch, claim_on_submit(worker, 1)).await.expect("submit");
     assert_eq!(first, [BORN, BORN, BORN]);
-    assert_eq!(store.submit(at(1), &batch, born(worker, 1)).await.expect("submit"), first);
-    assert_eq!(claims(&store, worker).await, 1);
+    assert_eq!(store.submit(at(1), &batch, claim_on_submit(worker, 1)).await.expect("submit"), first);
+    assert_eq!(claim_count(&store, worker).await, 1);
     assert_eq!(count(&store, State::Running).await, 3);
     assert_eq!(
-        store.submit(at(1), &batch, born(worker, 2)).await.expect("submit"),
+        store.submit(at(1), &batch, claim_on_submit(worker, 2)).await.expect("submit"),
         [SubmitOutcome::Repeated; 3]
     );
     assert_eq!(put(&store, &batch).await, [SubmitOutcome::Repeated; 3]);
@@ -236,25 +239,25 @@ pub async fn a_repeated_born_submit_is_answered_as_the_first(store: Handle) {
 
 pub async fn a_born_claim_can_be_repeated_settled_and_retired(store: Handle) {
     let worker = worker(&store, 1).await;
-    store.submit(at(0), &jobs(1, 2), born(worker, 1)).await.expect("submit");
-    let claimed = claim(&store, at(0), &ask(worker, 1, 9)).await;
+    store.submit(at(0), &jobs(1, 2), claim_on_submit(worker, 1)).await.expect("submit");
+    let claimed = claim(&store, at(0), &claim_request(worker, 1, 9)).await;
     commit(&store, 1, change(worker, &claimed[1], done("x"))).await;
-    assert_eq!(ids(&claim(&store, at(1), &ask(worker, 1, 9)).await), [id(1)]);
+    assert_eq!(ids(&claim(&store, at(1), &claim_request(worker, 1, 9)).await), [id(1)]);
     commit(&store, 1, change(worker, &claimed[0], done("x"))).await;
     claim(
         &store,
         at(2),
-        &crate::ClaimRequest { settled: vec![windlass_model::ClaimNo(1)], ..ask(worker, 2, 9) },
+        &crate::ClaimRequest { settled: vec![windlass_model::ClaimNo(1)], ..claim_request(worker, 2, 9) },
     )
     .await;
-    assert_eq!(claims(&store, worker).await, 0);
+    assert_eq!(claim_count(&store, worker).await, 0);
 }
 
 pub async fn an_empty_submit_does_nothing(store: Handle) {
     let worker = worker(&store, 1).await;
     assert!(put(&store, &[]).await.is_empty());
-    assert!(store.submit(at(0), &[], born(worker, 1)).await.expect("submit").is_empty());
-    assert_eq!(claims(&store, worker).await, 0);
+    assert!(store.submit(at(0), &[], claim_on_submit(worker, 1)).await.expect("submit").is_empty());
+    assert_eq!(claim_count(&store, worker).await, 0);
 }
 
 pub async fn a_thousand_jobs_go_in_at_once(store: Handle) {
@@ -263,6 +266,6 @@ pub async fn a_thousand_jobs_go_in_at_once(store: Handle) {
     assert!(again[..500].iter().all(|answer| *answer == SubmitOutcome::Repeated));
     assert!(again[500..].iter().all(|answer| *answer == NEW));
     let worker = worker(&store, 1).await;
-    let taken = claim(&store, at(0), &ask(worker, 1, 2_000)).await;
+    let taken = claim(&store, at(0), &claim_request(worker, 1, 2_000)).await;
     assert_eq!(ids(&taken), (0..1_500).map(id).collect::<Vec<_>>());
 }

@@ -14,25 +14,28 @@ fn until(n: u32, wait: u64, deadline: u64) -> NewJob {
 
 pub async fn timers_fire_in_order_and_bounded(store: Handle) {
     submit(&store, &[later(1, 30), later(2, 10), later(3, 20), later(4, 20), later(5, 99)]).await;
-    let first = due(&store, 50, 3).await;
+    let first = fire_timers(&store, 50, 3).await;
     assert_eq!((first.woken, first.expired, first.now), (3, 0, t(50)));
     assert_eq!(first.next_at, Some(t(30)), "the limit cut it short: the next one is past");
-    assert_eq!(list(&store, crate::Filter { state: Some(State::Ready), ..all() }).await, [4, 3, 2].map(id));
-    let second = due(&store, 50, 3).await;
+    assert_eq!(
+        list(&store, crate::Filter { state: Some(State::Ready), ..all_jobs() }).await,
+        [4, 3, 2].map(id)
+    );
+    let second = fire_timers(&store, 50, 3).await;
     assert_eq!((second.woken, second.next_at), (1, Some(t(99))));
     let worker = worker(&store, 1).await;
-    let order = ids(&claim(&store, at(50), &ask(worker, 1, 9)).await);
+    let order = ids(&claim(&store, at(50), &claim_request(worker, 1, 9)).await);
     assert_eq!(order, [2, 3, 4, 1].map(id), "they stand in line by when they were due");
 }
 
 pub async fn next_at_tells_the_next_moment(store: Handle) {
-    assert_eq!(due(&store, 0, 9).await.next_at, None);
+    assert_eq!(fire_timers(&store, 0, 9).await.next_at, None);
     submit(&store, &[later(1, 30), until(2, 0, 20)]).await;
-    assert_eq!(due(&store, 1, 9).await.next_at, Some(t(20)), "a deadline is a timer too");
-    let fired = due(&store, 20, 9).await;
+    assert_eq!(fire_timers(&store, 1, 9).await.next_at, Some(t(20)), "a deadline is a timer too");
+    let fired = fire_timers(&store, 20, 9).await;
     assert_eq!((fired.expired, fired.next_at), (1, Some(t(30))));
-    assert_eq!(due(&store, 29, 9).await.woken, 0);
-    let fired = due(&store, 30, 9).await;
+    assert_eq!(fire_timers(&store, 29, 9).await.woken, 0);
+    let fired = fire_timers(&store, 30, 9).await;
     assert_eq!((fired.woken, fired.next_at), (1, None));
 }
 
@@ -41,7 +44,7 @@ pub async fn a_scheduled_ready_or_running_job_expires(store: Handle) {
     submit(&store, &[until(1, 0, 50)]).await;
     let claimed = claim_one(&store, 0, worker, 1).await;
     submit(&store, &[until(2, 0, 50), until(3, 80, 50)]).await;
-    let fired = due(&store, 50, 9).await;
+    let fired = fire_timers(&store, 50, 9).await;
     assert_eq!((fired.woken, fired.expired, fired.next_at), (0, 3, None), "the wake of a dead job is gone");
     for n in 1..=3 {
         let kept = view(&store, id(n)).await;
@@ -56,20 +59,20 @@ pub async fn a_scheduled_ready_or_running_job_expires(store: Handle) {
         assert!(failure.message.contains(&t(50).to_string()), "{}", failure.message);
     }
     assert_eq!(commit(&store, 51, change(worker, &claimed, done("x"))).await, CommitOutcome::Fenced);
-    let haul = store.claim(at(51), &ask(worker, 2, 9)).await.expect("claim");
+    let haul = store.claim(at(51), &claim_request(worker, 2, 9)).await.expect("claim");
     assert!(haul.jobs.is_empty() && !haul.suspects, "the ready one is out of the ready set");
     assert_eq!(store.retire_worker(at(52), worker).await.expect("retire"), 0);
 }
 
 pub async fn wake_and_deadline_in_the_same_batch(store: Handle) {
     submit(&store, &[until(1, 20, 40), until(2, 40, 20), until(3, 30, 30), until(4, 20, 99)]).await;
-    let fired = due(&store, 60, 99).await;
+    let fired = fire_timers(&store, 60, 99).await;
     assert_eq!((fired.woken, fired.expired, fired.next_at), (3, 3, Some(t(99))));
     for n in 1..=3 {
         assert_eq!(view(&store, id(n)).await.summary.reason, Some(Reason::Expired), "job {n}");
     }
     let worker = worker(&store, 1).await;
-    assert_eq!(ids(&claim(&store, at(60), &ask(worker, 1, 9)).await), [id(4)]);
+    assert_eq!(ids(&claim(&store, at(60), &claim_request(worker, 1, 9)).await), [id(4)]);
 }
 
 pub async fn a_suspect_expires_out_of_its_lane(store: Handle) {
@@ -77,27 +80,27 @@ pub async fn a_suspect_expires_out_of_its_lane(store: Handle) {
     submit(&store, &[until(1, 0, 50)]).await;
     claim_one(&store, 0, one, 1).await;
     reap(&store, 1, one).await;
-    assert_eq!(due(&store, 50, 9).await.expired, 1);
-    let haul = store.claim(at(51), &ask_alone(two, 1)).await.expect("claim");
+    assert_eq!(fire_timers(&store, 50, 9).await.expired, 1);
+    let haul = store.claim(at(51), &solo_claim_request(two, 1)).await.expect("claim");
     assert!(haul.jobs.is_empty() && !haul.suspects);
     assert_eq!(view(&store, id(1)).await.epoch, Epoch(2));
 }
 
 pub async fn a_retried_job_wakes_once(store: Handle) {
-    let (worker, job) = running(&store, 1).await;
+    let (worker, job) = running_job(&store, 1).await;
     commit(&store, 1, change(worker, &job, retry(secs(10), &[]))).await;
-    assert_eq!(due(&store, 11, 9).await.woken, 1);
-    assert_eq!(due(&store, 12, 9).await.woken, 0);
-    assert_eq!(claim(&store, at(12), &ask(worker, 2, 9)).await.len(), 1);
+    assert_eq!(fire_timers(&store, 11, 9).await.woken, 1);
+    assert_eq!(fire_timers(&store, 12, 9).await.woken, 0);
+    assert_eq!(claim(&store, at(12), &claim_request(worker, 2, 9)).await.len(), 1);
 }
 
 pub async fn nothing_due_is_nothing_done(store: Handle) {
     submit(&store, &[job(1), later(2, 10)]).await;
     let before = (view(&store, id(1)).await, view(&store, id(2)).await);
-    let fired = due(&store, 9, 9).await;
+    let fired = fire_timers(&store, 9, 9).await;
     assert_eq!((fired.woken, fired.expired, fired.next_at, fired.now), (0, 0, Some(t(10)), t(9)));
     assert_eq!((view(&store, id(1)).await, view(&store, id(2)).await), before);
-    let none = due(&store, 10, 0).await;
+    let none = fire_timers(&store, 10, 0).await;
     assert_eq!((none.woken, none.next_at), (0, Some(t(10))), "a limit of none fires none");
 }
 
@@ -106,7 +109,7 @@ pub async fn an_expired_job_has_no_attempt_in_its_history(store: Handle) {
     submit(&store, &[until(1, 0, 50)]).await;
     let job = claim_one(&store, 0, worker, 1).await;
     commit(&store, 1, change(worker, &job, retry(secs(0), &[]))).await;
-    due(&store, 50, 9).await;
+    fire_timers(&store, 50, 9).await;
     let tried = history(&store, id(1)).await;
     assert_eq!((tried.len(), tried[0].failure.class.as_ref()), (1, "busy"), "only what was tried");
 }

@@ -35,14 +35,14 @@ pub async fn keep_answers_the_job_that_has_the_name(store: Handle) {
     assert_eq!(put(&store, 2, same).await, SubmitOutcome::Existing { id: id(1), same_input: true });
     let again = named(1, States::LIVE, Conflict::Keep);
     assert_eq!(put(&store, 3, again).await, SubmitOutcome::Repeated, "its own name is in nobody's way");
-    assert_eq!(list(&store, all()).await, [id(1)]);
+    assert_eq!(list(&store, all_jobs()).await, [id(1)]);
 }
 
 pub async fn reject_writes_nothing(store: Handle) {
     assert_eq!(put(&store, 0, named(1, States::LIVE, Conflict::Keep)).await, NEW);
     let answer = put(&store, 1, named(2, States::LIVE, Conflict::Reject)).await;
     assert_eq!(answer, SubmitOutcome::Rejected { id: id(1) });
-    assert_eq!((state(&store, id(1)).await, list(&store, all()).await), (State::Ready, vec![id(1)]));
+    assert_eq!((state(&store, id(1)).await, list(&store, all_jobs()).await), (State::Ready, vec![id(1)]));
 }
 
 pub async fn replace_cancels_what_waits_and_takes_its_place(store: Handle) {
@@ -53,8 +53,8 @@ pub async fn replace_cancels_what_waits_and_takes_its_place(store: Handle) {
         named(3, States::LIVE, Conflict::Replace),
         named(4, States::LIVE, Conflict::Replace),
     ];
-    waiting[2].settings.serial = keyed(0, "line").settings.serial;
-    submit(&store, &[keyed(0, "line")]).await;
+    waiting[2].settings.serial = serial_job(0, "line").settings.serial;
+    submit(&store, &[serial_job(0, "line")]).await;
     for (n, job) in waiting.into_iter().enumerate() {
         let n = n as u32 + 1;
         let expected = if n == 1 { NEW } else { SubmitOutcome::Replaced { id: id(n - 1) } };
@@ -66,8 +66,8 @@ pub async fn replace_cancels_what_waits_and_takes_its_place(store: Handle) {
         let message = kept.failure.expect("it says why").message;
         assert!(message.contains(&id(n + 1).to_string()), "{message}");
     }
-    assert_eq!(ids(&claim(&store, at(2), &ask(worker, 1, 9)).await), [0, 4].map(id));
-    assert_eq!(due(&store, 90, 9).await.woken, 0, "the wake of the second went with it");
+    assert_eq!(ids(&claim(&store, at(2), &claim_request(worker, 1, 9)).await), [0, 4].map(id));
+    assert_eq!(fire_timers(&store, 90, 9).await.woken, 0, "the wake of the second went with it");
 }
 
 pub async fn replace_does_not_touch_what_runs(store: Handle) {
@@ -91,7 +91,7 @@ pub async fn cancel_and_replace_tells_what_runs(store: Handle) {
     let told = holds(&store, 1).await.cancel_requested.expect("it was told");
     assert!(told.author.contains(&id(2).to_string()), "{told:?}");
     assert_eq!(store.cancel_requests(worker).await.expect("orders")[0].job, id(1));
-    assert_eq!(ids(&claim(&store, at(1), &ask(worker, 2, 9)).await), [id(2)], "it need not wait");
+    assert_eq!(ids(&claim(&store, at(1), &claim_request(worker, 2, 9)).await), [id(2)], "it need not wait");
     assert_eq!(commit(&store, 2, change(worker, &claimed, done("in time"))).await, CommitOutcome::Committed);
     let third = put(&store, 3, named(3, States::LIVE, Conflict::CancelAndReplace)).await;
     assert_eq!(
@@ -127,13 +127,13 @@ async fn bring(store: &Handle, n: u32, scope: States, state: State) -> NewJob {
     let outcome = match state {
         State::Scheduled | State::Ready => return new,
         State::Running => None,
-        State::Waiting => Some(wait_for("go", None)),
+        State::Waiting => Some(wait_for_signal("go", None)),
         State::Done => Some(done("x")),
         State::Failed => Some(failed(Reason::Stopped)),
         State::Cancelled => Some(cancelled()),
     };
     let worker = worker(store, i64::from(n)).await;
-    let wanted = ClaimRequest { queue: new.queue.clone(), ..ask(worker, 1, 1) };
+    let wanted = ClaimRequest { queue: new.queue.clone(), ..claim_request(worker, 1, 1) };
     let claimed = claim(store, at(1), &wanted).await.remove(0);
     if let Some(outcome) = outcome {
         commit(store, 1, change(worker, &claimed, outcome)).await;
@@ -177,7 +177,11 @@ pub async fn ids_and_keys_go_before_names(store: Handle) {
     assert_eq!(put(&store, 1, both).await, SubmitOutcome::Existing { id: id(1), same_input: false });
     let other_input = NewJob { digest: [9; 16], ..named(1, States::LIVE, Conflict::CancelAndReplace) };
     assert_eq!(put(&store, 1, other_input).await, SubmitOutcome::IdTaken);
-    assert_eq!(claim(&store, at(1), &ask(worker, 1, 9)).await.len(), 2, "nothing was cancelled for them");
+    assert_eq!(
+        claim(&store, at(1), &claim_request(worker, 1, 9)).await.len(),
+        2,
+        "nothing was cancelled for them"
+    );
 }
 
 pub async fn names_within_one_call_are_taken_in_order(store: Handle) {
@@ -199,13 +203,13 @@ pub async fn names_within_one_call_are_taken_in_order(store: Handle) {
         SubmitOutcome::Existing { id: id(4), same_input: false },
     ];
     assert_eq!(answers, expected);
-    assert_eq!(list(&store, all()).await, [4, 3, 1].map(id));
+    assert_eq!(list(&store, all_jobs()).await, [4, 3, 1].map(id));
 }
 
 pub async fn a_named_job_is_never_born_claimed(store: Handle) {
     let worker = worker(&store, 1).await;
     let batch = [named(1, States::LIVE, Conflict::Keep)];
-    assert_eq!(store.submit(at(0), &batch, born(worker, 1)).await.expect("submit"), [NEW]);
+    assert_eq!(store.submit(at(0), &batch, claim_on_submit(worker, 1)).await.expect("submit"), [NEW]);
     assert_eq!(state(&store, id(1)).await, State::Ready);
 }
 
@@ -215,11 +219,13 @@ pub async fn a_failed_job_is_not_retried_while_another_has_its_name(store: Handl
     let claimed = claim_one(&store, 0, worker, 1).await;
     commit(&store, 1, change(worker, &claimed, failed(Reason::Stopped))).await;
     assert_eq!(put(&store, 2, named(2, States::LIVE, Conflict::Keep)).await, NEW);
-    let ControlOutcome::Refused(why) = act(&store, 3, 1, JobAction::Retry).await else { panic!("refused") };
+    let ControlOutcome::Refused(why) = act_on_job(&store, 3, 1, JobAction::Retry).await else {
+        panic!("refused")
+    };
     assert!(why.contains(&id(2).to_string()), "{why}");
     assert_eq!(state(&store, id(1)).await, State::Failed);
-    assert_eq!(act(&store, 4, 2, cancel(0)).await, ControlOutcome::Done);
-    assert_eq!(act(&store, 5, 1, JobAction::Retry).await, ControlOutcome::Done);
+    assert_eq!(act_on_job(&store, 4, 2, cancel(0)).await, ControlOutcome::Done);
+    assert_eq!(act_on_job(&store, 5, 1, JobAction::Retry).await, ControlOutcome::Done);
     let third = put(&store, 6, named(3, States::LIVE, Conflict::Reject)).await;
     assert_eq!(third, SubmitOutcome::Rejected { id: id(1) }, "it has its name again");
 }

@@ -10,15 +10,15 @@ use crate::{ControlOutcome, JobAction, ReapRequest};
 
 /// A step after which there is something to undo.
 fn undoable() -> StepWrites {
-    StepWrites { has_undo: true, ..noted(vec![entry(0, "charge", "x")]) }
+    StepWrites { has_undo: true, ..journal_writes(vec![entry(0, "charge", "x")]) }
 }
 
 /// Claims a job that is ready and has it do something to undo.
 async fn charges(store: &Handle, now: u64, me: WorkerId, number: i64) -> ClaimedJob {
     let job = claim_one(store, now, me, number).await;
-    let step = with(change(me, &job, Outcome::Next), undoable());
+    let step = with_step(change(me, &job, Outcome::Next), undoable());
     assert_eq!(commit(store, now, step).await, CommitOutcome::Committed);
-    further(&job)
+    after_step(&job)
 }
 
 /// The first job, which runs and has something to undo.
@@ -57,7 +57,7 @@ async fn ends(store: &Handle, now: u64, me: WorkerId, job: &ClaimedJob) {
     assert_eq!(commit(store, now, change(me, job, outcome)).await, CommitOutcome::Committed);
     let seen = view(store, id(1)).await;
     assert_eq!((seen.summary.state, seen.summary.reason), (end, reason));
-    assert_eq!(due(store, 100_000, 9).await.next_at, None, "no timer is left of it");
+    assert_eq!(fire_timers(store, 100_000, 9).await.next_at, None, "no timer is left of it");
 }
 
 pub async fn a_job_that_waits_is_unwound_when_it_is_cancelled(store: Handle) {
@@ -65,8 +65,8 @@ pub async fn a_job_that_waits_is_unwound_when_it_is_cancelled(store: Handle) {
     let outcomes = [
         (Outcome::Wait(windlass_model::Wait::YIELD), State::Ready),
         (retry(secs(500), &[3]), State::Scheduled),
-        (wait_for("go", None), State::Waiting),
-        (wait_for("go", Some(secs(500))), State::Waiting),
+        (wait_for_signal("go", None), State::Waiting),
+        (wait_for_signal("go", Some(secs(500))), State::Waiting),
     ];
     for (n, (outcome, before)) in (0u32..).zip(outcomes) {
         let number = i64::from(n) * 10;
@@ -76,15 +76,15 @@ pub async fn a_job_that_waits_is_unwound_when_it_is_cancelled(store: Handle) {
         assert_eq!(state(&store, id(n)).await, before);
         let epoch = view(&store, id(n)).await.epoch;
         let gate = gates(&store, &[QUEUE]).await;
-        assert_eq!(act(&store, 2, n, cancel(0)).await, ControlOutcome::CancelRequested, "{before}");
+        assert_eq!(act_on_job(&store, 2, n, cancel(0)).await, ControlOutcome::CancelRequested, "{before}");
         assert_ne!(gates(&store, &[QUEUE]).await, gate, "whoever serves it looks");
         let seen = view(&store, id(n)).await;
         assert_eq!((seen.summary.state, seen.summary.due_at), (State::Ready, t(2)));
         assert_eq!((seen.epoch, seen.rev), (Epoch(epoch.0 + 1), Rev(2)));
         assert_eq!((seen.summary.attempts, seen.spent, seen.wait, seen.until), (0, vec![], None, None));
         let unwind = seen.unwind.expect("it is being unwound");
-        assert_eq!((unwind.reason, unwind.failure.clone()), (None, someone().failure()));
-        assert_eq!(due(&store, 1_000, 9).await.next_at, None, "no timer is left");
+        assert_eq!((unwind.reason, unwind.failure.clone()), (None, actor().failure()));
+        assert_eq!(fire_timers(&store, 1_000, 9).await.next_at, None, "no timer is left");
         let job = claim_one(&store, 2, me, number + 2).await;
         assert_eq!((job.id, job.unwind.as_ref()), (id(n), Some(&unwind)));
         let last = change(me, &job, Outcome::Cancelled(unwind.failure));
@@ -94,30 +94,30 @@ pub async fn a_job_that_waits_is_unwound_when_it_is_cancelled(store: Handle) {
 }
 
 pub async fn what_has_nothing_to_undo_ends_at_once(store: Handle) {
-    let (me, job) = running(&store, 1).await;
-    let step = noted(vec![entry(0, "look", "x")]);
-    commit(&store, 1, with(change(me, &job, wait_for("go", None)), step)).await;
-    assert_eq!(act(&store, 2, 1, cancel(0)).await, ControlOutcome::Done);
+    let (me, job) = running_job(&store, 1).await;
+    let step = journal_writes(vec![entry(0, "look", "x")]);
+    commit(&store, 1, with_step(change(me, &job, wait_for_signal("go", None)), step)).await;
+    assert_eq!(act_on_job(&store, 2, 1, cancel(0)).await, ControlOutcome::Done);
     let seen = view(&store, id(1)).await;
     assert_eq!((seen.summary.state, seen.unwind), (State::Cancelled, None));
 }
 
 pub async fn whoever_cancels_twice_ends_it(store: Handle) {
     let (me, job) = charged(&store, job(1)).await;
-    commit(&store, 1, change(me, &job, wait_for("go", None))).await;
-    assert_eq!(act(&store, 2, 1, cancel(0)).await, ControlOutcome::CancelRequested);
-    assert_eq!(act(&store, 3, 1, cancel(0)).await, ControlOutcome::Done);
+    commit(&store, 1, change(me, &job, wait_for_signal("go", None))).await;
+    assert_eq!(act_on_job(&store, 2, 1, cancel(0)).await, ControlOutcome::CancelRequested);
+    assert_eq!(act_on_job(&store, 3, 1, cancel(0)).await, ControlOutcome::Done);
     let seen = view(&store, id(1)).await;
     assert_eq!(seen.summary.state, State::Cancelled);
     assert!(seen.unwind.is_some(), "it shows that it was not undone");
-    assert!(claim(&store, at(4), &ask(me, 5, 9)).await.is_empty());
+    assert!(claim(&store, at(4), &claim_request(me, 5, 9)).await.is_empty());
 }
 
 pub async fn a_running_job_is_unwound_when_its_time_to_end_is_over(store: Handle) {
     let (me, job) = charged(&store, job(1)).await;
-    assert_eq!(act(&store, 1, 1, cancel(5)).await, ControlOutcome::CancelRequested);
+    assert_eq!(act_on_job(&store, 1, 1, cancel(5)).await, ControlOutcome::CancelRequested);
     assert_eq!(view(&store, id(1)).await.unwind, None, "it may end by itself");
-    assert_eq!(due(&store, 6, 9).await.cancelled, 1);
+    assert_eq!(fire_timers(&store, 6, 9).await.cancelled, 1);
     assert_eq!(
         commit(&store, 6, change(me, &job, done("x"))).await,
         CommitOutcome::Fenced,
@@ -125,7 +125,7 @@ pub async fn a_running_job_is_unwound_when_its_time_to_end_is_over(store: Handle
     );
     assert_eq!(store.cancel_requests(me).await.expect("orders"), []);
     let job = is_unwound(&store, 6, me, None).await;
-    assert_eq!(act(&store, 7, 1, cancel(5)).await, ControlOutcome::CancelRequested, "it runs again");
+    assert_eq!(act_on_job(&store, 7, 1, cancel(5)).await, ControlOutcome::CancelRequested, "it runs again");
     assert_eq!(store.cancel_requests(me).await.expect("orders").len(), 1);
     ends(&store, 8, me, &job).await;
     assert_eq!(store.cancel_requests(me).await.expect("orders"), []);
@@ -133,20 +133,20 @@ pub async fn a_running_job_is_unwound_when_its_time_to_end_is_over(store: Handle
 
 pub async fn a_job_that_is_unwound_and_told_again_is_ended(store: Handle) {
     let (me, _) = charged(&store, job(1)).await;
-    assert_eq!(act(&store, 1, 1, cancel(0)).await, ControlOutcome::CancelRequested);
-    assert_eq!(due(&store, 1, 9).await.cancelled, 1);
+    assert_eq!(act_on_job(&store, 1, 1, cancel(0)).await, ControlOutcome::CancelRequested);
+    assert_eq!(fire_timers(&store, 1, 9).await.cancelled, 1);
     is_unwound(&store, 1, me, None).await;
-    assert_eq!(act(&store, 2, 1, cancel(0)).await, ControlOutcome::CancelRequested);
-    assert_eq!(due(&store, 2, 9).await.cancelled, 1);
+    assert_eq!(act_on_job(&store, 2, 1, cancel(0)).await, ControlOutcome::CancelRequested);
+    assert_eq!(fire_timers(&store, 2, 9).await.cancelled, 1);
     assert_eq!(state(&store, id(1)).await, State::Cancelled);
 }
 
 pub async fn a_job_that_halts_when_told_is_unwound_in_time(store: Handle) {
     let (me, job) = charged(&store, job(1)).await;
-    assert_eq!(act(&store, 1, 1, cancel(5)).await, ControlOutcome::CancelRequested);
+    assert_eq!(act_on_job(&store, 1, 1, cancel(5)).await, ControlOutcome::CancelRequested);
     assert_eq!(commit(&store, 2, change(me, &job, Outcome::Next)).await, CommitOutcome::Halted);
-    assert!(claim(&store, at(3), &ask(me, 3, 9)).await.is_empty(), "it is set aside");
-    assert_eq!(due(&store, 6, 9).await.cancelled, 1);
+    assert!(claim(&store, at(3), &claim_request(me, 3, 9)).await.is_empty(), "it is set aside");
+    assert_eq!(fire_timers(&store, 6, 9).await.cancelled, 1);
     let job = is_unwound(&store, 6, me, None).await;
     ends(&store, 7, me, &job).await;
 }
@@ -154,7 +154,7 @@ pub async fn a_job_that_halts_when_told_is_unwound_in_time(store: Handle) {
 pub async fn a_deadline_unwinds_and_passes_once(store: Handle) {
     for (n, outcome) in [
         (1u32, None),
-        (2, Some(wait_for("go", Some(secs(5_000))))),
+        (2, Some(wait_for_signal("go", Some(secs(5_000))))),
         (3, Some(retry(secs(5_000), &[]))),
         (4, Some(retry(secs(0), &[]))),
     ] {
@@ -165,14 +165,14 @@ pub async fn a_deadline_unwinds_and_passes_once(store: Handle) {
         if let Some(outcome) = outcome {
             commit(&store, 1, change(me, &job, outcome)).await;
         }
-        assert_eq!(due(&store, 10, 9).await.expired, 1);
+        assert_eq!(fire_timers(&store, 10, 9).await.expired, 1);
         let seen = view(&store, id(n)).await;
         assert_eq!((seen.summary.state, seen.deadline_at), (State::Ready, Some(t(10))), "{n}");
         assert_eq!(seen.unwind.map(|unwind| unwind.reason), Some(Some(Reason::Expired)));
         if runs {
             assert_eq!(commit(&store, 11, change(me, &job, done("x"))).await, CommitOutcome::Fenced);
         }
-        let fired = due(&store, 5_000, 9).await;
+        let fired = fire_timers(&store, 5_000, 9).await;
         assert_eq!((fired.expired, fired.woken, fired.next_at), (0, 0, None), "{n}");
         let job = claim_one(&store, 12, me, 9).await;
         let Unwind { failure, .. } = *job.unwind.clone().expect("unwound");
@@ -186,7 +186,7 @@ pub async fn poison_is_unwound(store: Handle) {
     let (me, _) = charged(&store, job(1)).await;
     let (two, three) = (worker(&store, 2).await, worker(&store, 3).await);
     reap(&store, 1, me).await;
-    let suspect = claim(&store, at(1), &ask_alone(two, 1)).await.remove(0);
+    let suspect = claim(&store, at(1), &solo_claim_request(two, 1)).await.remove(0);
     assert_eq!(suspect.id, id(1));
     let sweep = ReapRequest { dead: vec![two], lapsed: false, limit: 9, crashes: 1 };
     let reaped = store.reap(at(2), &sweep).await.expect("reap");
@@ -199,12 +199,12 @@ pub async fn poison_is_unwound(store: Handle) {
 
 pub async fn poison_while_it_is_unwound_ends_it(store: Handle) {
     let (me, _) = charged(&store, job(1)).await;
-    act(&store, 1, 1, cancel(0)).await;
-    due(&store, 1, 9).await;
+    act_on_job(&store, 1, 1, cancel(0)).await;
+    fire_timers(&store, 1, 9).await;
     is_unwound(&store, 1, me, None).await;
     reap(&store, 2, me).await;
     let two = worker(&store, 2).await;
-    let job = claim(&store, at(2), &ask_alone(two, 1)).await.remove(0);
+    let job = claim(&store, at(2), &solo_claim_request(two, 1)).await.remove(0);
     assert!(job.unwind.is_some(), "a suspect is unwound still");
     let sweep = ReapRequest { dead: vec![two], lapsed: false, limit: 9, crashes: 1 };
     assert_eq!(store.reap(at(3), &sweep).await.expect("reap").poisoned, 1);
@@ -219,7 +219,7 @@ pub async fn a_job_whose_name_another_takes_is_unwound(store: Handle) {
         job
     };
     let (me, first) = charged(&store, named(1)).await;
-    commit(&store, 1, change(me, &first, wait_for("go", None))).await;
+    commit(&store, 1, change(me, &first, wait_for_signal("go", None))).await;
     let told = store.submit(at(2), &[named(2)], None).await.expect("submit");
     assert_eq!(told, [SubmitOutcome::Replaced { id: id(1) }]);
     let first = claim_one(&store, 2, me, 2).await;
@@ -237,13 +237,13 @@ pub async fn a_paused_job_is_unwound_and_its_pause_forgotten(store: Handle) {
         let me = worker(&store, i64::from(n)).await;
         submit(&store, &[job(n)]).await;
         let job = charges(&store, 0, me, 1).await;
-        let outcome = if aside { retry(secs(0), &[]) } else { wait_for("go", None) };
+        let outcome = if aside { retry(secs(0), &[]) } else { wait_for_signal("go", None) };
         commit(&store, 1, change(me, &job, outcome)).await;
-        assert_eq!(act(&store, 2, n, JobAction::Pause).await, ControlOutcome::Done);
-        assert_eq!(act(&store, 3, n, cancel(0)).await, ControlOutcome::CancelRequested);
+        assert_eq!(act_on_job(&store, 2, n, JobAction::Pause).await, ControlOutcome::Done);
+        assert_eq!(act_on_job(&store, 3, n, cancel(0)).await, ControlOutcome::CancelRequested);
         assert_eq!(holds(&store, n).await.paused, None);
         assert_eq!(
-            act(&store, 3, n, JobAction::Resume).await,
+            act_on_job(&store, 3, n, JobAction::Resume).await,
             ControlOutcome::Already("it is not paused".into())
         );
         let job = claim_one(&store, 4, me, 2).await;
@@ -253,33 +253,33 @@ pub async fn a_paused_job_is_unwound_and_its_pause_forgotten(store: Handle) {
 
 pub async fn a_job_is_unwound_in_its_turn_of_a_serial_key(store: Handle) {
     let me = worker(&store, 1).await;
-    submit(&store, &[keyed(1, "k")]).await;
+    submit(&store, &[serial_job(1, "k")]).await;
     let job = charges(&store, 0, me, 1).await;
-    store.submit(at(1), &[keyed(2, "k"), keyed(3, "k")], None).await.expect("submit");
-    commit(&store, 2, change(me, &job, wait_for("go", None))).await;
+    store.submit(at(1), &[serial_job(2, "k"), serial_job(3, "k")], None).await.expect("submit");
+    commit(&store, 2, change(me, &job, wait_for_signal("go", None))).await;
     let second = claim_one(&store, 2, me, 2).await;
     assert_eq!(second.id, id(2), "it has the key that the first gave up");
-    assert_eq!(act(&store, 3, 1, cancel(0)).await, ControlOutcome::CancelRequested);
-    assert!(claim(&store, at(3), &ask(me, 3, 9)).await.is_empty(), "one at a time");
+    assert_eq!(act_on_job(&store, 3, 1, cancel(0)).await, ControlOutcome::CancelRequested);
+    assert!(claim(&store, at(3), &claim_request(me, 3, 9)).await.is_empty(), "one at a time");
     commit(&store, 4, change(me, &second, done("x"))).await;
-    let first = claim(&store, at(4), &ask(me, 4, 9)).await;
+    let first = claim(&store, at(4), &claim_request(me, 4, 9)).await;
     assert_eq!(ids(&first), [id(1)], "it stands before the third, where it stood");
     assert!(first[0].unwind.is_some());
-    assert_eq!(act(&store, 5, 1, cancel(0)).await, ControlOutcome::CancelRequested);
-    assert_eq!(due(&store, 5, 9).await.cancelled, 1);
+    assert_eq!(act_on_job(&store, 5, 1, cancel(0)).await, ControlOutcome::CancelRequested);
+    assert_eq!(fire_timers(&store, 5, 9).await.cancelled, 1);
     assert_eq!(claim_one(&store, 5, me, 5).await.id, id(3), "an end for real frees the key");
     assert_eq!(store.repair(at(6)).await.expect("sweep"), 0);
 }
 
 pub async fn a_running_job_of_a_serial_key_is_unwound_under_it(store: Handle) {
     let me = worker(&store, 1).await;
-    submit(&store, &[keyed(1, "k")]).await;
+    submit(&store, &[serial_job(1, "k")]).await;
     let job = charges(&store, 0, me, 1).await;
-    store.submit(at(1), &[keyed(2, "k")], None).await.expect("submit");
-    assert_eq!(act(&store, 2, 1, cancel(0)).await, ControlOutcome::CancelRequested);
-    assert_eq!(due(&store, 2, 9).await.cancelled, 1);
+    store.submit(at(1), &[serial_job(2, "k")], None).await.expect("submit");
+    assert_eq!(act_on_job(&store, 2, 1, cancel(0)).await, ControlOutcome::CancelRequested);
+    assert_eq!(fire_timers(&store, 2, 9).await.cancelled, 1);
     assert_eq!(commit(&store, 3, change(me, &job, done("x"))).await, CommitOutcome::Fenced);
-    let first = claim(&store, at(3), &ask(me, 2, 9)).await;
+    let first = claim(&store, at(3), &claim_request(me, 2, 9)).await;
     assert_eq!(ids(&first), [id(1)], "its place is before that of the other");
     commit(&store, 4, change(me, &first[0], cancelled())).await;
     assert_eq!(claim_one(&store, 4, me, 3).await.id, id(2));
@@ -287,18 +287,18 @@ pub async fn a_running_job_of_a_serial_key_is_unwound_under_it(store: Handle) {
 
 pub async fn a_retry_begins_anew_and_may_be_unwound_again(store: Handle) {
     let (me, _) = charged(&store, job(1)).await;
-    act(&store, 1, 1, cancel(0)).await;
-    due(&store, 1, 9).await;
+    act_on_job(&store, 1, 1, cancel(0)).await;
+    fire_timers(&store, 1, 9).await;
     let job = is_unwound(&store, 1, me, None).await;
     ends(&store, 2, me, &job).await;
-    assert_eq!(act(&store, 3, 1, JobAction::Retry).await, ControlOutcome::Done);
+    assert_eq!(act_on_job(&store, 3, 1, JobAction::Retry).await, ControlOutcome::Done);
     let seen = view(&store, id(1)).await;
     assert_eq!((seen.summary.state, seen.unwind), (State::Ready, None));
     let job = claim_one(&store, 3, me, 4).await;
     assert_eq!(job.unwind, None);
-    commit(&store, 4, change(me, &job, wait_for("go", None))).await;
+    commit(&store, 4, change(me, &job, wait_for_signal("go", None))).await;
     assert_eq!(
-        act(&store, 5, 1, cancel(0)).await,
+        act_on_job(&store, 5, 1, cancel(0)).await,
         ControlOutcome::CancelRequested,
         "there is something to undo still"
     );
@@ -310,47 +310,51 @@ pub async fn an_attempt_may_have_itself_unwound(store: Handle) {
     let failure = Failure::stop("no\0 money").class("bank");
     let unwind = Some(Box::new(Unwind { reason: Some(Reason::Stopped), failure }));
     let step = StepWrites { unwind, ..StepWrites::default() };
-    commit(&store, 1, with(change(me, &job, Outcome::Next), step)).await;
+    commit(&store, 1, with_step(change(me, &job, Outcome::Next), step)).await;
     let unwind = view(&store, id(1)).await.unwind.expect("said so");
     assert_eq!((unwind.reason, unwind.failure.class.as_ref()), (Some(Reason::Stopped), "bank"));
     assert!(!unwind.failure.message.contains('\0'), "errors are cleaned before they are kept");
-    let job = further(&job);
+    let job = after_step(&job);
     commit(&store, 2, change(me, &job, retry(secs(0), &[1]))).await;
     let job = claim_one(&store, 2, me, 2).await;
     assert_eq!((job.unwind.as_ref(), job.attempts), (Some(&unwind), 1), "a retry goes on with it");
-    commit(&store, 3, change(me, &job, wait_for("go", None))).await;
-    assert_eq!(act(&store, 4, 1, cancel(0)).await, ControlOutcome::Done, "which is no time to begin another");
+    commit(&store, 3, change(me, &job, wait_for_signal("go", None))).await;
+    assert_eq!(
+        act_on_job(&store, 4, 1, cancel(0)).await,
+        ControlOutcome::Done,
+        "which is no time to begin another"
+    );
     assert_eq!(state(&store, id(1)).await, State::Cancelled);
 }
 
 pub async fn every_outcome_may_say_that_there_is_something_to_undo(store: Handle) {
     let me = worker(&store, 1).await;
     submit(&store, &jobs(1, 4)).await;
-    let taken = claim(&store, at(0), &ask(me, 1, 9)).await;
+    let taken = claim(&store, at(0), &claim_request(me, 1, 9)).await;
     let outcomes = [
         Outcome::Wait(windlass_model::Wait::YIELD),
-        wait_for("go", None),
+        wait_for_signal("go", None),
         retry(secs(9), &[]),
         failed(Reason::Stopped),
     ];
     for ((n, job), outcome) in (1..).zip(&taken).zip(outcomes) {
         let ended = outcome.ends();
-        commit(&store, 1, with(change(me, job, outcome), undoable())).await;
+        commit(&store, 1, with_step(change(me, job, outcome), undoable())).await;
         if ended {
-            assert_eq!(act(&store, 2, n, JobAction::Retry).await, ControlOutcome::Done);
+            assert_eq!(act_on_job(&store, 2, n, JobAction::Retry).await, ControlOutcome::Done);
         }
-        assert_eq!(act(&store, 2, n, cancel(0)).await, ControlOutcome::CancelRequested, "job {n}");
+        assert_eq!(act_on_job(&store, 2, n, cancel(0)).await, ControlOutcome::CancelRequested, "job {n}");
     }
 }
 
 pub async fn a_parent_is_told_when_its_child_was_unwound(store: Handle) {
-    let (me, job) = running(&store, 1).await;
+    let (me, job) = running_job(&store, 1).await;
     let children = vec![self::job(2), NewJob { when: When::At(t(500)), ..self::job(3) }];
     let step = StepWrites { signal_child_ends: true, children, ..StepWrites::default() };
-    commit(&store, 1, with(change(me, &job, wait_for(CHILD_SIGNAL, None)), step)).await;
+    commit(&store, 1, with_step(change(me, &job, wait_for_signal(CHILD_SIGNAL, None)), step)).await;
     let child = charges(&store, 1, me, 2).await;
-    commit(&store, 2, change(me, &child, wait_for("go", None))).await;
-    assert_eq!(act(&store, 3, 2, cancel(0)).await, ControlOutcome::CancelRequested);
+    commit(&store, 2, change(me, &child, wait_for_signal("go", None))).await;
+    assert_eq!(act_on_job(&store, 3, 2, cancel(0)).await, ControlOutcome::CancelRequested);
     assert_eq!((state(&store, id(1)).await, inbox(&store, 1).await.len()), (State::Waiting, 0));
     let child = claim_one(&store, 3, me, 3).await;
     commit(&store, 4, change(me, &child, cancelled())).await;
@@ -360,19 +364,19 @@ pub async fn a_parent_is_told_when_its_child_was_unwound(store: Handle) {
 pub async fn an_attempt_that_unwinds_is_not_ended_by_what_came_before(store: Handle) {
     let new = NewJob { deadline_at: Some(t(50)), ..job(1) };
     let (me, job) = charged(&store, new).await;
-    assert_eq!(act(&store, 1, 1, cancel(100)).await, ControlOutcome::CancelRequested);
+    assert_eq!(act_on_job(&store, 1, 1, cancel(100)).await, ControlOutcome::CancelRequested);
     let failure = Failure::stop("no money");
     let unwind = Unwind { reason: Some(Reason::Stopped), failure };
     let step = StepWrites { unwind: Some(Box::new(unwind.clone())), ..StepWrites::default() };
-    let step = with(change(me, &job, Outcome::Next), step);
+    let step = with_step(change(me, &job, Outcome::Next), step);
     assert_eq!(commit(&store, 2, step).await, CommitOutcome::Committed, "it goes on, and is not set aside");
-    let after = due(&store, 1_000, 9).await;
+    let after = fire_timers(&store, 1_000, 9).await;
     assert_eq!((after.expired, after.cancelled, after.next_at), (0, 0, None), "no timer is left");
     let held = holds(&store, 1).await;
     assert_eq!((held.cancel_requested, held.paused), (None, None));
     let seen = view(&store, id(1)).await;
     assert_eq!((seen.summary.state, seen.unwind.as_deref()), (State::Running, Some(&unwind)));
-    let job = further(&job);
+    let job = after_step(&job);
     assert_eq!(commit(&store, 3, change(me, &job, failed(Reason::Stopped))).await, CommitOutcome::Committed);
     assert_eq!(state(&store, id(1)).await, State::Failed);
 }

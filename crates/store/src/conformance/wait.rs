@@ -9,37 +9,37 @@ use super::{
 use crate::{ControlOutcome, JobAction, SignalOutcome, TIMER_GATE, Waiting};
 
 pub async fn a_job_that_is_paused_while_it_waits_is_set_aside_when_it_wakes(store: Handle) {
-    let me = parked(&store, 1, wait_for("go", Some(secs(9)))).await;
-    assert_eq!(act(&store, 2, 1, JobAction::Pause).await, ControlOutcome::Done);
+    let me = parked(&store, 1, wait_for_signal("go", Some(secs(9)))).await;
+    assert_eq!(act_on_job(&store, 2, 1, JobAction::Pause).await, ControlOutcome::Done);
     assert_eq!(state(&store, id(1)).await, State::Waiting);
     assert_eq!(send(&store, 3, &[to_first("go", "a")]).await, [WOKE]);
     assert_eq!(state(&store, id(1)).await, State::Ready, "aside");
-    assert!(claim(&store, at(3), &ask(me, 2, 9)).await.is_empty());
-    assert_eq!(act(&store, 4, 1, JobAction::Resume).await, ControlOutcome::Done);
+    assert!(claim(&store, at(3), &claim_request(me, 2, 9)).await.is_empty());
+    assert_eq!(act_on_job(&store, 4, 1, JobAction::Resume).await, ControlOutcome::Done);
     assert_eq!(claim_one(&store, 4, me, 3).await.due_at, t(3));
     // The same by its timeout, and one that is resumed before waits on.
-    let me = parked(&store, 2, wait_for("go", Some(secs(9)))).await;
-    act(&store, 2, 2, JobAction::Pause).await;
-    act(&store, 3, 2, JobAction::Resume).await;
+    let me = parked(&store, 2, wait_for_signal("go", Some(secs(9)))).await;
+    act_on_job(&store, 2, 2, JobAction::Pause).await;
+    act_on_job(&store, 3, 2, JobAction::Resume).await;
     assert_eq!(state(&store, id(2)).await, State::Waiting);
-    act(&store, 4, 2, JobAction::Pause).await;
-    assert_eq!(due(&store, 10, 9).await.woken, 1);
-    assert!(claim(&store, at(10), &ask(me, 2, 9)).await.is_empty());
-    act(&store, 11, 2, JobAction::Resume).await;
+    act_on_job(&store, 4, 2, JobAction::Pause).await;
+    assert_eq!(fire_timers(&store, 10, 9).await.woken, 1);
+    assert!(claim(&store, at(10), &claim_request(me, 2, 9)).await.is_empty());
+    act_on_job(&store, 11, 2, JobAction::Resume).await;
     assert_eq!(claim_one(&store, 11, me, 3).await.id, id(2));
 }
 
 pub async fn a_parked_job_may_be_cancelled_and_tried_again(store: Handle) {
-    let me = parked(&store, 1, wait_for("go", Some(secs(9)))).await;
-    assert_eq!(act(&store, 2, 1, cancel(9)).await, ControlOutcome::Done);
+    let me = parked(&store, 1, wait_for_signal("go", Some(secs(9)))).await;
+    assert_eq!(act_on_job(&store, 2, 1, cancel(9)).await, ControlOutcome::Done);
     assert_eq!(state(&store, id(1)).await, State::Cancelled);
-    assert_eq!(due(&store, 2, 9).await.next_at, None, "its timer is gone");
+    assert_eq!(fire_timers(&store, 2, 9).await.next_at, None, "its timer is gone");
     assert_eq!(send(&store, 3, &[to_first("go", "a")]).await, [SignalOutcome::Ended(State::Cancelled)]);
     assert_eq!(store.inspect().holds(id(1)).await.expect("holds"), None);
-    assert_eq!(act(&store, 4, 1, JobAction::Retry).await, ControlOutcome::Done);
+    assert_eq!(act_on_job(&store, 4, 1, JobAction::Retry).await, ControlOutcome::Done);
     let job = claim_one(&store, 4, me, 2).await;
     assert!(job.wait.is_some() && job.inbox.is_empty(), "it goes on as if its time were over");
-    consuming(&store, 5, me, &job, wait_for("go", None)).await;
+    consuming(&store, 5, me, &job, wait_for_signal("go", None)).await;
     assert_eq!(send(&store, 6, &[to_first("go", "a")]).await, [WOKE]);
 }
 
@@ -47,34 +47,37 @@ pub async fn a_parked_job_expires(store: Handle) {
     let me = worker(&store, 1).await;
     submit(&store, &[NewJob { deadline_at: Some(t(5)), ..job(1) }]).await;
     let job = claim_one(&store, 0, me, 1).await;
-    commit(&store, 1, change(me, &job, wait_for("go", Some(secs(9))))).await;
-    assert_eq!(due(&store, 5, 9).await.expired, 1);
+    commit(&store, 1, change(me, &job, wait_for_signal("go", Some(secs(9))))).await;
+    assert_eq!(fire_timers(&store, 5, 9).await.expired, 1);
     let seen = view(&store, id(1)).await;
     assert_eq!((seen.summary.state, seen.summary.reason), (State::Failed, Some(Reason::Expired)));
-    assert_eq!(due(&store, 20, 9).await, crate::TimerReport { now: t(20), ..crate::TimerReport::default() });
+    assert_eq!(
+        fire_timers(&store, 20, 9).await,
+        crate::TimerReport { now: t(20), ..crate::TimerReport::default() }
+    );
 }
 
 pub async fn a_parked_job_that_was_told_to_end_is_ended(store: Handle) {
-    let (me, job) = running(&store, 1).await;
-    assert_eq!(act(&store, 1, 1, cancel(5)).await, ControlOutcome::CancelRequested);
-    commit(&store, 2, change(me, &job, wait_for("go", Some(secs(50))))).await;
+    let (me, job) = running_job(&store, 1).await;
+    assert_eq!(act_on_job(&store, 1, 1, cancel(5)).await, ControlOutcome::CancelRequested);
+    commit(&store, 2, change(me, &job, wait_for_signal("go", Some(secs(50))))).await;
     assert_eq!(state(&store, id(1)).await, State::Waiting);
     assert_eq!(send(&store, 3, &[to_first("stop", "a")]).await, [KEPT]);
-    assert_eq!(due(&store, 6, 9).await.cancelled, 1);
-    assert_eq!(due(&store, 99, 9).await.woken, 0);
+    assert_eq!(fire_timers(&store, 6, 9).await.cancelled, 1);
+    assert_eq!(fire_timers(&store, 99, 9).await.woken, 0);
     assert_eq!(state(&store, id(1)).await, State::Cancelled);
 }
 
 pub async fn a_parked_job_gives_its_serial_key_to_others(store: Handle) {
     let me = worker(&store, 1).await;
-    submit(&store, &[keyed(1, "k"), keyed(2, "k"), keyed(3, "k")]).await;
+    submit(&store, &[serial_job(1, "k"), serial_job(2, "k"), serial_job(3, "k")]).await;
     let first = claim_one(&store, 0, me, 1).await;
-    commit(&store, 1, change(me, &first, wait_for("go", None))).await;
+    commit(&store, 1, change(me, &first, wait_for_signal("go", None))).await;
     let second = claim_one(&store, 1, me, 2).await;
     assert_eq!(second.id, id(2));
     send(&store, 2, &[to_first("go", "a")]).await;
     assert_eq!(state(&store, id(1)).await, State::Ready);
-    assert!(claim(&store, at(2), &ask(me, 3, 9)).await.is_empty(), "it waits in line");
+    assert!(claim(&store, at(2), &claim_request(me, 3, 9)).await.is_empty(), "it waits in line");
     commit(&store, 3, change(me, &second, done("x"))).await;
     assert_eq!(claim_one(&store, 3, me, 4).await.id, id(1), "where it stood");
 }
@@ -83,10 +86,10 @@ pub async fn a_parked_job_that_holds_keeps_its_serial_key(store: Handle) {
     let me = worker(&store, 1).await;
     let mut holds = job(1);
     holds.settings.serial = Some(Box::new(Serial::new("k").keep_slot()));
-    submit(&store, &[holds, keyed(2, "k")]).await;
+    submit(&store, &[holds, serial_job(2, "k")]).await;
     let first = claim_one(&store, 0, me, 1).await;
-    commit(&store, 1, change(me, &first, wait_for("go", None))).await;
-    assert!(claim(&store, at(1), &ask(me, 2, 9)).await.is_empty());
+    commit(&store, 1, change(me, &first, wait_for_signal("go", None))).await;
+    assert!(claim(&store, at(1), &claim_request(me, 2, 9)).await.is_empty());
     assert_eq!(store.repair(at(1)).await.expect("sweep"), 0);
     send(&store, 2, &[to_first("go", "a")]).await;
     assert_eq!(claim_one(&store, 2, me, 3).await.id, id(1));
@@ -94,14 +97,14 @@ pub async fn a_parked_job_that_holds_keeps_its_serial_key(store: Handle) {
 
 pub async fn a_wait_that_is_over_at_once_keeps_the_serial_key(store: Handle) {
     let me = worker(&store, 1).await;
-    submit(&store, &[keyed(1, "k"), keyed(2, "k")]).await;
+    submit(&store, &[serial_job(1, "k"), serial_job(2, "k")]).await;
     let first = claim_one(&store, 0, me, 1).await;
     send(&store, 1, &[to_first("go", "a")]).await;
-    commit(&store, 2, change(me, &first, wait_for("go", None))).await;
-    let again = claim(&store, at(2), &ask(me, 2, 9)).await;
+    commit(&store, 2, change(me, &first, wait_for_signal("go", None))).await;
+    let again = claim(&store, at(2), &claim_request(me, 2, 9)).await;
     assert_eq!(ids(&again), [id(1)]);
     commit(&store, 3, change(me, &again[0], Outcome::Wait(windlass_model::Wait::YIELD))).await;
-    assert_eq!(ids(&claim(&store, at(3), &ask(me, 3, 9)).await), [id(1)], "and so does a yield");
+    assert_eq!(ids(&claim(&store, at(3), &claim_request(me, 3, 9)).await), [id(1)], "and so does a yield");
 }
 
 pub async fn a_parked_job_has_its_unique_name(store: Handle) {
@@ -113,7 +116,7 @@ pub async fn a_parked_job_has_its_unique_name(store: Handle) {
     };
     submit(&store, &[named(1, Unique::new("a"))]).await;
     let first = claim_one(&store, 0, me, 1).await;
-    commit(&store, 1, change(me, &first, wait_for("go", Some(secs(9))))).await;
+    commit(&store, 1, change(me, &first, wait_for_signal("go", Some(secs(9))))).await;
     let answer = async |job| store.submit(at(2), &[job], None).await.expect("submit").remove(0);
     assert!(
         matches!(answer(named(2, Unique::new("a"))).await, SubmitOutcome::Existing { id, .. } if id == first.id)
@@ -121,20 +124,20 @@ pub async fn a_parked_job_has_its_unique_name(store: Handle) {
     let replace = answer(named(3, Unique::new("a").or_replace())).await;
     assert_eq!(replace, SubmitOutcome::Replaced { id: id(1) }, "it does not run");
     assert_eq!(state(&store, id(1)).await, State::Cancelled);
-    assert_eq!(due(&store, 30, 9).await.woken, 0);
+    assert_eq!(fire_timers(&store, 30, 9).await.woken, 0);
     let third = claim_one(&store, 30, me, 2).await;
     assert_eq!(third.id, id(3));
-    commit(&store, 31, change(me, &third, wait_for("go", None))).await;
+    commit(&store, 31, change(me, &third, wait_for_signal("go", None))).await;
     let only = Unique::new("a").scope(States::of([State::Waiting]));
     assert!(matches!(answer(named(4, only)).await, SubmitOutcome::Existing { .. }));
 }
 
 pub async fn what_a_job_waits_for_is_shown(store: Handle) {
     let names = ["a", "b*"];
-    parked(&store, 1, wait_for_some(&names, 2, Some(secs(9)))).await;
+    parked(&store, 1, wait_for_signals(&names, 2, Some(secs(9)))).await;
     send(&store, 2, &[to_first("z", "1"), to_first("b", "2"), to_first("b", "3")]).await;
     let waiting = holds(&store, 1).await.waiting.expect("it is parked");
-    let Outcome::Wait(wait) = wait_for_some(&names, 2, None) else { unreachable!("as made") };
+    let Outcome::Wait(wait) = wait_for_signals(&names, 2, None) else { unreachable!("as made") };
     let there = vec!["b".to_owned(), "z".to_owned()];
     assert_eq!(
         waiting,
@@ -151,7 +154,7 @@ pub async fn what_a_job_waits_for_is_shown(store: Handle) {
         (seen.wait, seen.until, seen.summary.state),
         (Some(wait.condition), Some(t(10)), State::Waiting)
     );
-    due(&store, 10, 9).await;
+    fire_timers(&store, 10, 9).await;
     assert_eq!(holds(&store, 1).await.waiting, None, "it is no longer parked");
     let first = store.inspect().inbox(id(1), 2).await.expect("inbox");
     assert_eq!(
@@ -161,15 +164,15 @@ pub async fn what_a_job_waits_for_is_shown(store: Handle) {
 }
 
 pub async fn priority_holds_for_a_parked_job_when_it_wakes(store: Handle) {
-    let me = parked(&store, 1, wait_for("go", None)).await;
-    assert_eq!(act(&store, 2, 1, JobAction::Priority(-50)).await, ControlOutcome::Done);
+    let me = parked(&store, 1, wait_for_signal("go", None)).await;
+    assert_eq!(act_on_job(&store, 2, 1, JobAction::Priority(-50)).await, ControlOutcome::Done);
     submit(&store, &[job(2)]).await;
     send(&store, 3, &[to_first("go", "a")]).await;
-    assert_eq!(ids(&claim(&store, at(3), &ask(me, 2, 9)).await), [1, 2].map(id));
+    assert_eq!(ids(&claim(&store, at(3), &claim_request(me, 2, 9)).await), [1, 2].map(id));
 }
 
 pub async fn a_sweep_finds_no_parked_job_to_wake(store: Handle) {
-    let me = parked(&store, 1, wait_for_some(&["a", "b"], 2, None)).await;
+    let me = parked(&store, 1, wait_for_signals(&["a", "b"], 2, None)).await;
     send(&store, 2, &[to_first("a", "1"), to_first("c", "2")]).await;
     assert_eq!(store.repair(at(2)).await.expect("sweep"), 0);
     send(&store, 3, &[to_first("b", "3")]).await;
@@ -179,34 +182,34 @@ pub async fn a_sweep_finds_no_parked_job_to_wake(store: Handle) {
 }
 
 pub async fn a_timeout_wakes_like_a_signal(store: Handle) {
-    let (me, job) = running(&store, 1).await;
+    let (me, job) = running_job(&store, 1).await;
     let before = gates(&store, &[TIMER_GATE]).await;
-    commit(&store, 1, change(me, &job, wait_for("go", Some(secs(9))))).await;
+    commit(&store, 1, change(me, &job, wait_for_signal("go", Some(secs(9))))).await;
     assert_ne!(gates(&store, &[TIMER_GATE]).await, before);
     let seen = view(&store, id(1)).await;
     assert_eq!((seen.until, seen.summary.due_at), (Some(t(10)), t(10)));
-    assert_eq!(due(&store, 9, 9).await.next_at, Some(t(10)));
-    assert_eq!(due(&store, 10, 9).await.woken, 1);
+    assert_eq!(fire_timers(&store, 9, 9).await.next_at, Some(t(10)));
+    assert_eq!(fire_timers(&store, 10, 9).await.woken, 1);
     let job = claim_one(&store, 10, me, 2).await;
     assert_eq!((job.wait_until, job.due_at, job.inbox.len(), job.attempts), (Some(t(10)), t(10), 0, 0));
     assert!(job.wait.is_some() && history(&store, id(1)).await.is_empty(), "it is no failure");
     // What comes after it is there for the next to claim it.
     send(&store, 11, &[to_first("go", "a")]).await;
     commit(&store, 12, change(me, &job, retry(secs(0), &[]))).await;
-    assert_eq!(texts(&shown(&claim_one(&store, 12, me, 3).await)), ["a"]);
+    assert_eq!(texts(&selected_signals(&claim_one(&store, 12, me, 3).await)), ["a"]);
 }
 
 pub async fn a_signal_in_time_leaves_no_timer(store: Handle) {
-    let me = parked(&store, 1, wait_for("go", Some(secs(9)))).await;
+    let me = parked(&store, 1, wait_for_signal("go", Some(secs(9)))).await;
     assert_eq!(send(&store, 2, &[to_first("go", "a")]).await, [WOKE]);
-    assert_eq!(due(&store, 2, 9).await.next_at, None);
+    assert_eq!(fire_timers(&store, 2, 9).await.next_at, None);
     let job = claim_one(&store, 2, me, 2).await;
-    assert_eq!(due(&store, 30, 9).await.woken, 0);
-    consuming(&store, 31, me, &job, wait_for("go", Some(secs(9)))).await;
-    assert_eq!(due(&store, 31, 9).await.next_at, Some(t(40)));
+    assert_eq!(fire_timers(&store, 30, 9).await.woken, 0);
+    consuming(&store, 31, me, &job, wait_for_signal("go", Some(secs(9)))).await;
+    assert_eq!(fire_timers(&store, 31, 9).await.next_at, Some(t(40)));
     // One that is there already leaves none either.
-    let (other, job) = running(&store, 2).await;
+    let (other, job) = running_job(&store, 2).await;
     send(&store, 32, &[signal(id(2), "go", "a", "a")]).await;
-    commit(&store, 33, change(other, &job, wait_for("go", Some(secs(1))))).await;
-    assert_eq!(due(&store, 39, 9).await.woken, 0);
+    commit(&store, 33, change(other, &job, wait_for_signal("go", Some(secs(1))))).await;
+    assert_eq!(fire_timers(&store, 39, 9).await.woken, 0);
 }

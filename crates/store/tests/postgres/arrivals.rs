@@ -69,7 +69,7 @@ async fn a_long_transaction_blocks_no_other_verb() {
     let handle: std::sync::Arc<dyn Store> = std::sync::Arc::new(store.clone());
     let new = windlass_store::NewWorker { lease: Duration::from_secs(60), ..kit::new_worker(1) };
     assert!(store.register_worker(None, &new).await.expect("registered"));
-    assert_eq!(kit::claim(&handle, None, &kit::ask(new.id, 1, 10)).await.len(), 1);
+    assert_eq!(kit::claim(&handle, None, &kit::claim_request(new.id, 1, 10)).await.len(), 1);
     assert_eq!(admit(&store).await, 0);
     tx.commit().await.expect("committed");
     assert_eq!(admit(&store).await, 1);

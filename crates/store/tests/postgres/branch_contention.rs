@@ -40,7 +40,7 @@ async fn commit_one(store: &Handle, change: Change) {
 async fn claim_woken(store: &Handle, me: WorkerId, n: u32, number: &mut i64) -> ClaimedJob {
     for _ in 0..6_000 {
         *number += 1;
-        let request = ClaimRequest { queue: queue(n), ..ask(me, *number, 1) };
+        let request = ClaimRequest { queue: queue(n), ..claim_request(me, *number, 1) };
         if let Some(job) = claim(store, None, &request).await.pop() {
             return job;
         }
@@ -61,7 +61,7 @@ async fn run_parent(store: Handle, me: WorkerId, n: u32) {
         let children = (first..first + CHILDREN_PER_SPAWN).map(|n| child(n, branch)).collect();
         let branches = vec![BranchUpdate { opened_as: open, ..BranchUpdate::new(branch) }];
         let step = StepWrites { branches, children, consumed, ..StepWrites::default() };
-        commit_one(&store, with(change(me, &job, Outcome::Next), step)).await;
+        commit_one(&store, with_step(change(me, &job, Outcome::Next), step)).await;
         let poll_interval = PollInterval { min: Duration::from_millis(20), max: Duration::from_millis(100) };
         let watch = BranchWatch {
             ended: Some(u64::from((spawn + 1) * CHILDREN_PER_SPAWN)),
@@ -72,7 +72,11 @@ async fn run_parent(store: Handle, me: WorkerId, n: u32) {
             branches: vec![BranchUpdate { watch: Some(watch), ..BranchUpdate::new(branch) }],
             ..StepWrites::default()
         };
-        commit_one(&store, with(change(me, &further(&job), wait_for(BRANCH_SIGNAL, None)), step)).await;
+        commit_one(
+            &store,
+            with_step(change(me, &after_step(&job), wait_for_signal(BRANCH_SIGNAL, None)), step),
+        )
+        .await;
     }
     let job = claim_woken(&store, me, n, &mut number).await;
     assert_eq!(job.inbox.len(), 1);
@@ -86,7 +90,7 @@ async fn run_worker(store: Handle, n: i64, left: Arc<AtomicU32>) {
     let mut number = 0;
     while left.load(SeqCst) > 0 {
         number += 1;
-        let held = claim(&store, None, &ask(me, number, fastrand::usize(1..20))).await;
+        let held = claim(&store, None, &claim_request(me, number, fastrand::usize(1..20))).await;
         let outcome = |job: &ClaimedJob| match fastrand::u8(..10) {
             0 => failed(Reason::Stopped),
             1 => cancelled(),
@@ -101,7 +105,7 @@ async fn run_worker(store: Handle, n: i64, left: Arc<AtomicU32>) {
         };
         let continued: Vec<JobId> =
             changes.iter().zip(&verdicts).filter(continues).map(|(change, _)| change.job).collect();
-        let rest = held.iter().filter(|job| continued.contains(&job.id)).map(further);
+        let rest = held.iter().filter(|job| continued.contains(&job.id)).map(after_step);
         let ends: Vec<Change> = rest.map(|job| change(me, &job, done("x"))).collect();
         store.commit(None, &ends).await.expect("commit");
         if held.is_empty() {
@@ -121,7 +125,7 @@ async fn run_operator(store: Handle, left: Arc<AtomicU32>) {
         let action = if n % 2 == 0 && n < 300 { JobAction::Retry } else { cancel(0) };
         let ids: Vec<JobId> = (0..5).map(|_| any()).collect();
         if n < 400 {
-            store.control().act_on_jobs(None, &ids, action, &someone()).await.expect("act");
+            store.control().act_on_jobs(None, &ids, action, &actor()).await.expect("act");
         }
         store.fire_timers(None, 100).await.expect("timers");
         let polled = store.poll_branches(None, 3).await.expect("poll");

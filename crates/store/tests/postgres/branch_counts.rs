@@ -41,13 +41,14 @@ fn watching(ended: u64) -> StepWrites {
 
 /// Spawns children of job 1, parks it until `ended` of them have ended, and claims them.
 async fn spawned(store: &Handle, ended: u64, children: Vec<NewJob>) -> (WorkerId, Vec<ClaimedJob>) {
-    let (me, parent) = running(store, 1).await;
+    let (me, parent) = running_job(store, 1).await;
     let count = children.len();
-    let spawn = with(change(me, &parent, Outcome::Next), spawning(true, children));
+    let spawn = with_step(change(me, &parent, Outcome::Next), spawning(true, children));
     assert_eq!(commit(store, 1, spawn).await, CommitOutcome::Committed);
-    let parked = with(change(me, &further(&parent), wait_for(BRANCH_SIGNAL, None)), watching(ended));
+    let parked =
+        with_step(change(me, &after_step(&parent), wait_for_signal(BRANCH_SIGNAL, None)), watching(ended));
     assert_eq!(commit(store, 1, parked).await, CommitOutcome::Committed);
-    let held = claim(store, at(2), &ask(me, 2, 2_000)).await;
+    let held = claim(store, at(2), &claim_request(me, 2, 2_000)).await;
     assert_eq!((held.len(), state(store, id(1)).await), (count, State::Waiting));
     (me, held)
 }
@@ -63,28 +64,28 @@ async fn branch(store: &Handle) -> Branch {
 #[tokio::test]
 async fn chunks_and_ends_send_few_statements() {
     let store = open_fresh().await;
-    let (me, parent) = running(&store, 1).await;
+    let (me, parent) = running_job(&store, 1).await;
     let spawn = |job: &ClaimedJob, open: bool, from: u32| {
-        [with(change(me, job, Outcome::Next), spawning(open, children(from, 1_000)))]
+        [with_step(change(me, job, Outcome::Next), spawning(open, children(from, 1_000)))]
     };
     let (_, sent) = count_statements!(store, store.commit(at(1), &spawn(&parent, true, 1_000)));
     assert_eq!(sent, 7, "begin, step, read, open, update, children, commit");
-    let parent = further(&parent);
+    let parent = after_step(&parent);
     let (_, sent) = count_statements!(store, store.commit(at(1), &spawn(&parent, false, 2_000)));
     assert_eq!(sent, 6, "begin, step, read, update, children, commit");
     assert_eq!(branch(&store).await.spawned, 2_000);
-    let parent = further(&parent);
-    let parks = [with(change(me, &parent, wait_for(BRANCH_SIGNAL, None)), watching(2_000))];
+    let parent = after_step(&parent);
+    let parks = [with_step(change(me, &parent, wait_for_signal(BRANCH_SIGNAL, None)), watching(2_000))];
     let (_, sent) = count_statements!(store, store.commit(at(1), &parks));
     assert_eq!(sent, 7, "begin, park, read, update, wake, commit, check");
-    let (batch, sent) = count_statements!(store, store.claim(at(2), &ask(me, 2, 2_000)));
+    let (batch, sent) = count_statements!(store, store.claim(at(2), &claim_request(me, 2, 2_000)));
     assert_eq!((batch.jobs.len(), sent), (2_000, 1));
     let held = batch.jobs;
     let (verdicts, sent) = count_statements!(store, store.commit(at(3), &ends(me, &held[..1_000])));
     assert_eq!(verdicts, vec![CommitOutcome::Committed; 1_000]);
     assert_eq!(sent, 2, "the ends, which the statement counts, and a check of the watch");
     let with_entry = |job: &ClaimedJob, outcome: Outcome| {
-        with(
+        with_step(
             change(me, job, outcome),
             StepWrites { entries: vec![entry(1, "a", "1")], ..StepWrites::default() },
         )
@@ -100,7 +101,7 @@ async fn chunks_and_ends_send_few_statements() {
     let steps: Vec<Change> = held[1_300..1_400].iter().map(|job| with_entry(job, Outcome::Next)).collect();
     let (_, sent) = count_statements!(store, store.commit(at(3), &steps));
     assert_eq!(sent, 4, "begin, step, counts, commit: their start is counted");
-    let further: Vec<ClaimedJob> = held[1_300..1_400].iter().map(further).collect();
+    let further: Vec<ClaimedJob> = held[1_300..1_400].iter().map(after_step).collect();
     let steps: Vec<Change> = further.iter().map(|job| change(me, job, Outcome::Next)).collect();
     let (_, sent) = count_statements!(store, store.commit(at(3), &steps));
     assert_eq!(sent, 1, "later steps are not counted");
@@ -108,9 +109,9 @@ async fn chunks_and_ends_send_few_statements() {
     assert_eq!(branch(&store).await.counts, counts);
     assert_eq!(state(&store, id(1)).await, State::Waiting);
     let ids: Vec<JobId> = held[1_300..].iter().map(|job| job.id).collect();
-    let outcomes = store.control().act_on_jobs(at(4), &ids, cancel(0), &someone()).await.expect("act");
+    let outcomes = store.control().act_on_jobs(at(4), &ids, cancel(0), &actor()).await.expect("act");
     assert_eq!(outcomes.len(), 700);
-    due(&store, 5, 1_000).await;
+    fire_timers(&store, 5, 1_000).await;
     assert_eq!(branch(&store).await.counts, BranchCounts { started: 2_000, cancelled: 700, ..counts });
     assert_eq!((state(&store, id(1)).await, inbox(&store, 1).await), (State::Ready, vec!["7".to_owned()]));
 }
@@ -120,7 +121,7 @@ async fn jobs_without_branches_send_no_statements_for_them() {
     let store = open_fresh().await;
     let me = worker(&store, 1).await;
     submit(&store, &jobs(1, 100)).await;
-    let held = claim(&store, at(0), &ask(me, 1, 100)).await;
+    let held = claim(&store, at(0), &claim_request(me, 1, 100)).await;
     let (_, sent) = count_statements!(store, store.commit(at(1), &ends(me, &held[..50])));
     assert_eq!(sent, 1);
     let cancels: Vec<Change> = held[50..].iter().map(|job| change(me, job, cancelled())).collect();
@@ -155,8 +156,8 @@ async fn a_parent_is_notified_once_when_its_last_children_end_at_once() {
             task.await.expect("a task");
         }
         assert_eq!(inbox(&store, 1).await, ["7"], "run {run}");
-        assert_eq!(claim(&store, at(4), &ask(me, 3, 10)).await.len(), 1, "woken once");
-        assert_eq!(claim(&store, at(4), &ask(me, 4, 10)).await.len(), 0);
+        assert_eq!(claim(&store, at(4), &claim_request(me, 3, 10)).await.len(), 1, "woken once");
+        assert_eq!(claim(&store, at(4), &claim_request(me, 4, 10)).await.len(), 0);
         let seen = branch(&store).await;
         assert_eq!((seen.watch, seen.poll.next_at), (None, None));
     }
@@ -169,7 +170,7 @@ async fn children_that_end_at_once_are_counted_once_each() {
     let mut all = children(10, 200);
     all.iter_mut().step_by(3).for_each(|job| job.deadline_at = Some(t(50)));
     let (me, mut claimed) = spawned(&store, 200, all).await;
-    let released: Vec<_> = claimed.split_off(150).iter().map(|job| held(me, job)).collect();
+    let released: Vec<_> = claimed.split_off(150).iter().map(|job| job_claim(me, job)).collect();
     assert_eq!(store.release(at(2), &released).await.expect("released"), 50);
     let mut tasks = Vec::new();
     for part in claimed.chunks(10) {
@@ -181,7 +182,7 @@ async fn children_that_end_at_once_are_counted_once_each() {
     for part in released.chunks(5) {
         let (store, ids) = (store.clone(), part.iter().map(|claim| claim.job).collect::<Vec<JobId>>());
         tasks.push(tokio::spawn(async move {
-            store.control().act_on_jobs(at(3), &ids, cancel(0), &someone()).await.expect("act");
+            store.control().act_on_jobs(at(3), &ids, cancel(0), &actor()).await.expect("act");
             store.fire_timers(at(60), 50).await.expect("timers");
         }));
     }
@@ -195,18 +196,22 @@ async fn children_that_end_at_once_are_counted_once_each() {
     let unsuccessful = store.inspect().branch_children(&filter).await.expect("children");
     assert_eq!(seen.counts.unsuccessful(), unsuccessful.len() as i64);
     assert_eq!(inbox(&store, 1).await, ["7"]);
-    assert_eq!(claim(&store, at(61), &ask(me, 3, 200)).await.len(), 1, "woken once");
+    assert_eq!(claim(&store, at(61), &claim_request(me, 3, 200)).await.len(), 1, "woken once");
 }
 
 /// One child is deleted from the ready set by hand: it is redelivered once, and the others are left as they are.
 #[tokio::test]
 async fn a_lost_child_is_redelivered_once() {
     let (store, client) = open_with_client(&fresh()).await;
-    let (me, parent) = running(&store, 1).await;
-    let spawn = with(change(me, &parent, Outcome::Next), spawning(true, children(10, 300)));
+    let (me, parent) = running_job(&store, 1).await;
+    let spawn = with_step(change(me, &parent, Outcome::Next), spawning(true, children(10, 300)));
     commit(&store, 1, spawn).await;
-    commit(&store, 1, with(change(me, &further(&parent), wait_for(BRANCH_SIGNAL, None)), watching(300)))
-        .await;
+    commit(
+        &store,
+        1,
+        with_step(change(me, &after_step(&parent), wait_for_signal(BRANCH_SIGNAL, None)), watching(300)),
+    )
+    .await;
     assert_eq!(client.execute("delete from ready where job = $1", &[&id(200).0]).await.expect("deleted"), 1);
     let first = store.poll_branches(at(10), 10).await.expect("poll");
     assert_eq!((first.polled, first.redelivered), (1, 0), "nothing to compare with");
@@ -224,7 +229,7 @@ async fn a_lost_child_is_redelivered_once() {
     assert_eq!(view(&store, id(200)).await.epoch.0, 1);
     let seen = branch(&store).await.poll;
     assert_eq!((seen.redelivered, seen.redelivered_at, seen.never_started), (1, at(20), 300));
-    let held = claim(&store, at(60), &ask(me, 2, 1_000)).await;
+    let held = claim(&store, at(60), &claim_request(me, 2, 1_000)).await;
     assert_eq!(held.len(), 300);
     store.commit(at(61), &ends(me, &held)).await.expect("commit");
     assert_eq!((inbox(&store, 1).await.len(), state(&store, id(1)).await), (1, State::Ready));
@@ -233,7 +238,7 @@ async fn a_lost_child_is_redelivered_once() {
 #[tokio::test]
 async fn a_lost_child_is_found_although_others_end() {
     let (store, client) = open_with_client(&fresh()).await;
-    conformance::lost::a_lost_child_is_found_although_others_end(store, async |worker, claim| {
+    conformance::lost_children::a_lost_child_is_found_although_others_end(store, async |worker, claim| {
         let forget = "delete from claims where worker = $1 and number = $2";
         assert_eq!(client.execute(forget, &[&worker.0, &claim.0]).await.expect("deleted"), 1);
     })
@@ -333,7 +338,7 @@ async fn a_pruned_job_leaves_no_branches_and_no_counts() {
     let (store, client) = open_with_client(&fresh()).await;
     let (me, held) = spawned(&store, 3, children(10, 3)).await;
     store.commit(at(3), &ends(me, &held[..1])).await.expect("commit");
-    act(&store, 4, 1, cancel(0)).await;
+    act_on_job(&store, 4, 1, cancel(0)).await;
     let prune = windlass_store::Prune {
         state: State::Cancelled,
         before: t(100),
@@ -356,11 +361,11 @@ async fn entries_of_children_send_as_few_statements_as_those_of_others() {
     let (me, held) = spawned(&store, 1, children(10, 1)).await;
     let step = |job: &ClaimedJob, seq: i32| {
         let entries: Vec<JournalEntry> = vec![entry(seq, "a", "1")];
-        [with(change(me, job, Outcome::Next), StepWrites { entries, ..StepWrites::default() })]
+        [with_step(change(me, job, Outcome::Next), StepWrites { entries, ..StepWrites::default() })]
     };
     let (_, sent) = count_statements!(store, store.commit(at(3), &step(&held[0], 1)));
     assert_eq!(sent, 4);
-    let (_, sent) = count_statements!(store, store.commit(at(3), &step(&further(&held[0]), 2)));
+    let (_, sent) = count_statements!(store, store.commit(at(3), &step(&after_step(&held[0]), 2)));
     assert_eq!(sent, 1);
 }
 
@@ -396,16 +401,17 @@ async fn live_children_are_found_after_many_that_ended() {
 #[tokio::test]
 async fn transactions_of_callers_update_and_count_branches() {
     let store = open_fresh().await;
-    let (me, parent) = running(&store, 1).await;
-    let spawn = with(change(me, &parent, Outcome::Next), spawning(true, children(10, 2)));
+    let (me, parent) = running_job(&store, 1).await;
+    let spawn = with_step(change(me, &parent, Outcome::Next), spawning(true, children(10, 2)));
     let verdict = transact(&store, 1, spawn).await;
     assert_eq!(verdict, CommitOutcome::Committed);
     assert_eq!(branch(&store).await.spawned, 2);
-    let again = with(change(me, &further(&parent), Outcome::Next), spawning(true, Vec::new()));
+    let again = with_step(change(me, &after_step(&parent), Outcome::Next), spawning(true, Vec::new()));
     assert!(matches!(transact(&store, 1, again).await, CommitOutcome::Refused(_)), "it is open already");
-    let parked = with(change(me, &further(&parent), wait_for(BRANCH_SIGNAL, None)), watching(2));
+    let parked =
+        with_step(change(me, &after_step(&parent), wait_for_signal(BRANCH_SIGNAL, None)), watching(2));
     assert_eq!(transact(&store, 1, parked).await, CommitOutcome::Committed);
-    for job in claim(&store, at(2), &ask(me, 2, 10)).await {
+    for job in claim(&store, at(2), &claim_request(me, 2, 10)).await {
         assert_eq!(transact(&store, 3, change(me, &job, done("x"))).await, CommitOutcome::Committed);
     }
     let counts = BranchCounts { started: 2, done: 2, ..BranchCounts::default() };

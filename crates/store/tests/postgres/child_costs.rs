@@ -86,7 +86,7 @@ async fn claim_and_end(store: &Handle, server: u32, me: WorkerId, first: i64, wh
     let meter = Meter::start(server);
     let mut held = Vec::new();
     for number in 0..i64::from(JOBS / CHUNK) {
-        let mut next = ask(me, first + number, CHUNK as usize);
+        let mut next = claim_request(me, first + number, CHUNK as usize);
         next.settled.extend((number > 0).then(|| windlass_model::ClaimNo(first + number - 1)));
         held.push(claim(store, None, &next).await);
     }
@@ -109,7 +109,7 @@ async fn plain_jobs_and_children() {
     let me = WorkerId(1);
     store.register_worker(None, &new_worker(1)).await.expect("register");
     store.submit(None, &[new(1)], None).await.expect("submit");
-    let mut parent = claim(&store, None, &ask(me, 1, 1)).await.remove(0);
+    let mut parent = claim(&store, None, &claim_request(me, 1, 1)).await.remove(0);
 
     for run in 0..2 {
         let first = 1_000_000 * (1 + run * 2);
@@ -131,9 +131,9 @@ async fn plain_jobs_and_children() {
             let cursor = Some(payload(&n.to_string()));
             let update = BranchUpdate { opened_as: open, cursor, ..BranchUpdate::new(NO) };
             let step = StepWrites { branches: vec![update], children, ..StepWrites::default() };
-            let spawn = with(change(me, &parent, Outcome::Next), step);
+            let spawn = with_step(change(me, &parent, Outcome::Next), step);
             assert_eq!(store.commit(None, &[spawn]).await.expect("commit"), [CommitOutcome::Committed]);
-            parent = further(&parent);
+            parent = after_step(&parent);
         }
         meter.print("children: spawn", JOBS);
         let watch = BranchWatch { ended: Some(u64::from((run + 1) * JOBS)), ..BranchWatch::default() };
@@ -141,9 +141,9 @@ async fn plain_jobs_and_children() {
             branches: vec![BranchUpdate { watch: Some(watch), ..BranchUpdate::new(NO) }],
             ..StepWrites::default()
         };
-        let watched = with(change(me, &parent, Outcome::Next), step);
+        let watched = with_step(change(me, &parent, Outcome::Next), step);
         assert_eq!(store.commit(None, &[watched]).await.expect("commit"), [CommitOutcome::Committed]);
-        parent = further(&parent);
+        parent = after_step(&parent);
         claim_and_end(&store, server, me, i64::from(first), "children").await;
         let inbox = store.inspect().inbox(id(1), 10).await.expect("inbox");
         assert_eq!(inbox.len(), run as usize + 1, "notified once");
@@ -161,7 +161,7 @@ async fn children_spawned_and_ended_at_once() {
     let me = WorkerId(1);
     store.register_worker(None, &new_worker(1)).await.expect("register");
     store.submit(None, &[new(1)], None).await.expect("submit");
-    let parent = claim(&store, None, &ask(me, 1, 1)).await.remove(0);
+    let parent = claim(&store, None, &claim_request(me, 1, 1)).await.remove(0);
     let meter = Meter::start(server);
     let spawner = tokio::spawn(spawn_all(store.clone(), me, parent));
     let (ended, mut ends) = tokio::sync::mpsc::channel::<Vec<ClaimedJob>>(2);
@@ -170,7 +170,7 @@ async fn children_spawned_and_ended_at_once() {
         tokio::spawn(async move {
             let (mut number, mut claimed) = (2, 0);
             while claimed < CONCURRENT_CHILDREN {
-                let mut next = ask(me, number, CHUNK as usize);
+                let mut next = claim_request(me, number, CHUNK as usize);
                 next.settled.extend((number > 12).then(|| windlass_model::ClaimNo(number - 10)));
                 let jobs = claim(&store, None, &next).await;
                 (number, claimed) = (number + 1, claimed + jobs.len() as u32);
@@ -201,16 +201,16 @@ async fn spawn_all(store: Handle, me: WorkerId, mut parent: ClaimedJob) {
             BranchUpdate { opened_as: open, cursor: Some(payload(&n.to_string())), ..BranchUpdate::new(NO) };
         let children = (0..CHUNK).map(|m| child(1_000_000 + n * CHUNK + m)).collect();
         let step = StepWrites { branches: vec![update], children, ..StepWrites::default() };
-        let spawn = with(change(me, &parent, Outcome::Next), step);
+        let spawn = with_step(change(me, &parent, Outcome::Next), step);
         assert_eq!(store.commit(None, &[spawn]).await.expect("commit"), [CommitOutcome::Committed]);
-        parent = further(&parent);
+        parent = after_step(&parent);
     }
     let watch = BranchWatch { ended: Some(u64::from(CONCURRENT_CHILDREN)), ..BranchWatch::default() };
     let step = StepWrites {
         branches: vec![BranchUpdate { seal: true, watch: Some(watch), ..BranchUpdate::new(NO) }],
         ..StepWrites::default()
     };
-    let watched = with(change(me, &parent, Outcome::Next), step);
+    let watched = with_step(change(me, &parent, Outcome::Next), step);
     assert_eq!(store.commit(None, &[watched]).await.expect("commit"), [CommitOutcome::Committed]);
 }
 
@@ -222,12 +222,12 @@ async fn polling_a_million_children() {
     let server = cluster.pid().expect("it runs");
     let options = Options::parse(&cluster.url()).expect("an address");
     let store: Handle = Arc::new(Postgres::open(options.clone()).await.expect("open"));
-    let (me, parent) = running(&store, 1).await;
+    let (me, parent) = running_job(&store, 1).await;
     let watch = Some(BranchWatch { ended: Some(1_000_000), ..BranchWatch::default() });
     let update = BranchUpdate { opened_as: Some("all".into()), watch, ..BranchUpdate::new(NO) };
     let children = vec![child(2)];
     let step = StepWrites { branches: vec![update], children, ..StepWrites::default() };
-    commit(&store, 1, with(change(me, &parent, wait_for("go", None)), step)).await;
+    commit(&store, 1, with_step(change(me, &parent, wait_for_signal("go", None)), step)).await;
     let client = Postgres::client(&options).await.expect("connected");
     let fill = "insert into jobs (id, submitted_at, due_at, lane, kind, priority, codec, digest, input, parent, branch,
                                   spawn, item)

@@ -32,7 +32,7 @@ async fn a_change_that_the_database_refuses_fails_alone() {
          when (new.failure::text like '%poison%') execute function poison.no();");
     let worker = worker(&store, 1).await;
     submit(&store, &jobs(0, 500)).await;
-    let claimed = claim(&store, at(0), &ask(worker, 1, 500)).await;
+    let claimed = claim(&store, at(0), &claim_request(worker, 1, 500)).await;
     let outcome = |n: usize| match n {
         // The first is refused at once, the second only after its row was updated: neither writes anything.
         123 => done("poison"),
@@ -69,7 +69,7 @@ async fn a_full_disk_is_unavailable() {
     let store: Handle = Arc::new(Postgres::open(named("full")).await.expect("open"));
     let worker = worker(&store, 1).await;
     submit(&store, &jobs(1, 20)).await;
-    let claimed = claim(&store, at(0), &ask(worker, 1, 20)).await;
+    let claimed = claim(&store, at(0), &claim_request(worker, 1, 20)).await;
     let changes: Vec<_> = claimed.iter().map(|job| change(worker, job, done("x"))).collect();
     sql("create function \"full\".no_space() returns trigger language plpgsql as \
          $$ begin raise exception 'could not extend file' using errcode = '53100'; end $$; \
@@ -113,12 +113,12 @@ async fn leftovers_of_an_ended_job_are_void_after_a_retry() {
         t(50).micros(),
     );
     client.batch_execute(&leftovers).await.expect("inserted");
-    assert_eq!(act(&store, 10, 1, JobAction::Retry).await, ControlOutcome::Done);
+    assert_eq!(act_on_job(&store, 10, 1, JobAction::Retry).await, ControlOutcome::Done);
     let report = store.fire_timers(at(505), 100).await.expect("timers");
     assert_eq!((report.woken, report.expired, report.cancelled), (0, 0, 0), "all of them are void");
     assert_eq!(state(&store, id(1)).await, State::Ready);
-    assert_eq!(act(&store, 506, 1, JobAction::Pause).await, ControlOutcome::Done);
-    assert_eq!(act(&store, 507, 1, JobAction::Resume).await, ControlOutcome::Done);
+    assert_eq!(act_on_job(&store, 506, 1, JobAction::Pause).await, ControlOutcome::Done);
+    assert_eq!(act_on_job(&store, 507, 1, JobAction::Resume).await, ControlOutcome::Done);
     let report = store.fire_timers(at(510), 100).await.expect("timers");
     assert_eq!(
         report.expired, 1,

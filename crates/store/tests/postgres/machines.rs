@@ -28,7 +28,7 @@ async fn steps_waits_and_signals_send_few_statements() {
     let store = open_fresh().await;
     let holder = worker(&store, 1).await;
     submit(&store, &jobs(1, 100)).await;
-    let mut held = claim(&store, at(0), &ask(holder, 1, 100)).await;
+    let mut held = claim(&store, at(0), &claim_request(holder, 1, 100)).await;
     let changes = |held: &[ClaimedJob], outcome: fn() -> Outcome| -> Vec<Change> {
         held.iter().map(|job| step(holder, job, outcome())).collect()
     };
@@ -38,8 +38,10 @@ async fn steps_waits_and_signals_send_few_statements() {
         assert_eq!((verdicts, sent), (vec![CommitOutcome::Committed; batch], 1), "a step is one statement");
         held[..batch].iter_mut().for_each(|job| job.rev.0 += 1);
     }
-    let (_, sent) =
-        count_statements!(store, store.commit(at(2), &changes(&held, || wait_for("go", Some(secs(9))))));
+    let (_, sent) = count_statements!(
+        store,
+        store.commit(at(2), &changes(&held, || wait_for_signal("go", Some(secs(9)))))
+    );
     assert_eq!(sent, 4, "begin, park, wake, commit");
     for batch in [1..2, 2..100] {
         let signals: Vec<_> = batch.map(|n| signal(id(n), "go", "1", "x")).collect();
@@ -47,7 +49,7 @@ async fn steps_waits_and_signals_send_few_statements() {
         assert_eq!(outcomes, vec![SignalOutcome::Delivered { woke: true }; signals.len()]);
         assert_eq!(sent, 5, "begin, lock, deliver, wake, commit");
     }
-    let (batch, sent) = count_statements!(store, store.claim(at(4), &ask(holder, 2, 100)));
+    let (batch, sent) = count_statements!(store, store.claim(at(4), &claim_request(holder, 2, 100)));
     assert_eq!((batch.jobs.len(), sent), (99, 1), "the jobs with their inboxes");
     assert!(batch.jobs.iter().all(|job| job.inbox.len() == 1));
     let (_, sent) = count_statements!(
@@ -59,7 +61,7 @@ async fn steps_waits_and_signals_send_few_statements() {
     assert_eq!(sent, 1, "an end is one statement");
     // Tasks send no more because of it.
     submit(&store, &jobs(200, 100)).await;
-    let (batch, sent) = count_statements!(store, store.claim(at(6), &ask(holder, 3, 200)));
+    let (batch, sent) = count_statements!(store, store.claim(at(6), &claim_request(holder, 3, 200)));
     assert_eq!((batch.jobs.len(), sent), (150, 1));
     let plain: Vec<Change> =
         batch.jobs.iter().filter(|job| job.id >= id(200)).map(|job| change(holder, job, done("x"))).collect();
@@ -70,11 +72,11 @@ async fn steps_waits_and_signals_send_few_statements() {
 #[tokio::test]
 async fn children_are_spawned_and_counted_in_one_transaction_each() {
     let store = open_fresh().await;
-    let (holder, parent) = running(&store, 1).await;
+    let (holder, parent) = running_job(&store, 1).await;
     let (_, sent) = count_statements!(store, store.commit(at(1), &[spawn(holder, &parent, jobs(10, 100))]));
     assert!(sent <= 8, "begin, park, insert, count, enter, wake, commit; not {sent}");
     assert_eq!((state(&store, id(1)).await, view(&store, id(1)).await.pending), (State::Waiting, 100));
-    let children = claim(&store, at(2), &ask(holder, 2, 100)).await;
+    let children = claim(&store, at(2), &claim_request(holder, 2, 100)).await;
     let ends = |part: &[ClaimedJob]| -> Vec<Change> {
         part.iter().map(|job| change(holder, job, done("x"))).collect()
     };
@@ -91,13 +93,13 @@ async fn a_signal_and_the_wait_it_meets_never_miss_each_other() {
     let store = open_fresh().await;
     let holder = worker(&store, 1).await;
     submit(&store, &jobs(1, 100)).await;
-    let held = claim(&store, at(0), &ask(holder, 1, 100)).await;
+    let held = claim(&store, at(0), &claim_request(holder, 1, 100)).await;
     let tasks: Vec<_> = held
         .into_iter()
         .flat_map(|job| {
             let (one, other, id) = (store.clone(), store.clone(), job.id);
             let parks = async move {
-                let change = step(holder, &job, wait_for("go", Some(secs(5))));
+                let change = step(holder, &job, wait_for_signal("go", Some(secs(5))));
                 assert_eq!(one.commit(at(1), &[change]).await.expect("commit"), [CommitOutcome::Committed]);
             };
             let signals = async move {
@@ -112,21 +114,21 @@ async fn a_signal_and_the_wait_it_meets_never_miss_each_other() {
     }
     assert_eq!(store.repair(at(7)).await.expect("repair"), 0);
     assert_eq!(count(&store, State::Ready).await, 100);
-    assert_eq!(claim(&store, at(7), &ask(holder, 2, 200)).await.len(), 100);
-    assert_eq!(claim(&store, at(7), &ask(holder, 3, 200)).await.len(), 0, "none is claimed twice");
+    assert_eq!(claim(&store, at(7), &claim_request(holder, 2, 200)).await.len(), 100);
+    assert_eq!(claim(&store, at(7), &claim_request(holder, 3, 200)).await.len(), 0, "none is claimed twice");
 }
 
 /// Commits, cancels and deadlines end children at once: the parent is woken once, when the last has ended.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_parent_is_woken_once_by_children_that_end_at_once() {
     let store = open_fresh().await;
-    let (holder, parent) = running(&store, 1).await;
+    let (holder, parent) = running_job(&store, 1).await;
     let child = |n: u32| NewJob { deadline_at: n.is_multiple_of(3).then(|| t(50)), ..job(n) };
     assert_eq!(
         commit(&store, 1, spawn(holder, &parent, (10..210).map(child).collect())).await,
         CommitOutcome::Committed
     );
-    let children = claim(&store, at(2), &ask(holder, 2, 150)).await;
+    let children = claim(&store, at(2), &claim_request(holder, 2, 150)).await;
     let mut tasks = Vec::new();
     for part in children.chunks(10) {
         let (store, changes) = (store.clone(), part.to_vec());
@@ -139,7 +141,7 @@ async fn a_parent_is_woken_once_by_children_that_end_at_once() {
         let store = store.clone();
         tasks.push(tokio::spawn(async move {
             let ids: Vec<JobId> = (160 + part * 5..165 + part * 5).map(id).collect();
-            store.control().act_on_jobs(at(3), &ids, cancel(0), &someone()).await.expect("act");
+            store.control().act_on_jobs(at(3), &ids, cancel(0), &actor()).await.expect("act");
             store.fire_timers(at(60), 50).await.expect("timers");
         }));
     }
@@ -147,5 +149,5 @@ async fn a_parent_is_woken_once_by_children_that_end_at_once() {
         task.await.expect("a task");
     }
     assert_eq!((state(&store, id(1)).await, view(&store, id(1)).await.pending), (State::Ready, 0));
-    assert_eq!(claim(&store, at(61), &ask(holder, 3, 200)).await.len(), 1);
+    assert_eq!(claim(&store, at(61), &claim_request(holder, 3, 200)).await.len(), 1);
 }

@@ -114,10 +114,10 @@ async fn reopen() -> (Reused, Arc<dyn Store>) {
 
 #[test]
 fn random_sequences_agree_with_the_reference() {
-    windlass_store::conformance::agree::random(64, reopen);
+    windlass_store::conformance::random_sequences::run(64, reopen);
 }
 
 #[test]
 fn random_sequences_with_branches_agree_with_the_reference() {
-    windlass_store::conformance::agree::random_branches(32, reopen);
+    windlass_store::conformance::random_sequences::run_with_branches(32, reopen);
 }

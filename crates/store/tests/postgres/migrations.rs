@@ -59,10 +59,10 @@ async fn jobs_survive_a_migration_and_older_binaries_continue() {
     let all = two_versions("alter table jobs add column fixture text");
     let newer = Postgres::migrate_with(&options, None, &all).await.expect("up");
     assert_eq!((newer.version, newer.oldest), (current.version + 1, current.oldest));
-    let claimed = claim(&store, at(1), &ask(me, 1, 2)).await;
+    let claimed = claim(&store, at(1), &claim_request(me, 1, 2)).await;
     assert_eq!(ids(&claimed), [0, 1].map(id), "the handle that was open uses the newer schema");
     let other: Handle = Arc::new(Postgres::open(options.clone()).await.expect("an older binary may use it"));
-    assert_eq!(ids(&claim(&other, at(1), &ask(me, 2, 9)).await), [2].map(id));
+    assert_eq!(ids(&claim(&other, at(1), &claim_request(me, 2, 9)).await), [2].map(id));
     let down = Postgres::migrate_with(&options, Some(current.version), &all).await.expect("down");
     assert_eq!((down.version, down.oldest), (current.version, current.oldest));
     assert_eq!(view(&store, id(0)).await.summary.state, State::Running);

@@ -387,7 +387,8 @@ async fn a_claim_sends_the_same_few_statements_however_many_jobs_there_are() {
         }
         let worker = worker(&store, 1).await;
         let kinds = [kind(KIND, 1), kind("other", 1)];
-        let request = |number| ClaimRequest { kinds: kinds.clone().into(), ..ask(worker, number, 100) };
+        let request =
+            |number| ClaimRequest { kinds: kinds.clone().into(), ..claim_request(worker, number, 100) };
         // The first claim also reads the lanes.
         claim(&store, at(0), &request(1)).await;
         let before = store.statements();

@@ -48,7 +48,7 @@ impl Fixture {
         let store: Handle = Arc::new(Postgres::open(options.clone()).await.expect("open"));
         let table = format!("user_{}", options.schema_name());
         sql(&format!("create table {table} (n int primary key)"));
-        let (holder, job) = running(&store, 1).await;
+        let (holder, job) = running_job(&store, 1).await;
         Fixture { store, options, table, holder, job }
     }
 
@@ -309,7 +309,7 @@ async fn idle_connections_that_were_lost_are_replaced() {
 async fn fifty_open_transactions_block_no_commits() {
     let fixture = Fixture::new().await;
     submit(&fixture.store, &jobs(100, 60)).await;
-    let held = claim(&fixture.store, at(0), &ask(fixture.holder, 2, 60)).await;
+    let held = claim(&fixture.store, at(0), &claim_request(fixture.holder, 2, 60)).await;
     let (open, _) = tokio::sync::watch::channel(false);
     let tasks: Vec<_> = held[..50]
         .iter()
@@ -356,7 +356,7 @@ async fn a_transaction_writes_all_parts_of_a_change() {
     let fixture = Fixture::new().await;
     let store = &fixture.store;
     let mut change = fixture.step(1);
-    change.outcome = wait_for("go", None);
+    change.outcome = wait_for_signal("go", None);
     let step = change.step.as_mut().expect("has one");
     (step.children, step.signal_child_ends, step.has_undo) = (jobs(10, 3), true, true);
     step.context = vec![("name".into(), payload("1"))];
@@ -382,11 +382,11 @@ async fn a_transaction_writes_all_parts_of_a_change() {
     assert_eq!(store.transact(at(1), reads).await.expect("rolled back"), None);
     // A paused job is halted, with everything written.
     let child = claim_one(store, 2, fixture.holder, 9).await;
-    act(store, 3, 10, JobAction::Pause).await;
+    act_on_job(store, 3, 10, JobAction::Pause).await;
     let halted = store.transact(at(4), fixture.insert(1, Some(step_of(fixture.holder, &child, 1)))).await;
     assert_eq!((halted.expect("halted"), fixture.rows().await), (Some(CommitOutcome::Halted), 1));
     // The parent gets a signal of the end of its child.
-    let child = claim(store, at(5), &ask(fixture.holder, 10, 1)).await.remove(0);
+    let child = claim(store, at(5), &claim_request(fixture.holder, 10, 1)).await.remove(0);
     let ends = self::change(fixture.holder, &child, done("x"));
     let ended = store.transact(at(6), fixture.insert(2, Some(ends))).await.expect("ended");
     assert_eq!((ended, state(store, child.id).await), (Some(CommitOutcome::Committed), State::Done));

@@ -28,7 +28,7 @@ fn entry_step(seq: i32) -> StepWrites {
 }
 
 fn entry_change(holder: WorkerId, job: &ClaimedJob, outcome: Outcome) -> Change {
-    with(change(holder, job, outcome), entry_step(job.rev.0))
+    with_step(change(holder, job, outcome), entry_step(job.rev.0))
 }
 
 #[tokio::test]
@@ -36,7 +36,7 @@ async fn steps_of_workflows_send_as_few_statements_as_those_of_machines() {
     let store = open_fresh().await;
     let holder = worker(&store, 1).await;
     submit(&store, &jobs(1, 100)).await;
-    let mut held = claim(&store, at(0), &ask(holder, 1, 100)).await;
+    let mut held = claim(&store, at(0), &claim_request(holder, 1, 100)).await;
     let changes = |held: &[ClaimedJob], outcome: fn() -> Outcome| -> Vec<Change> {
         held.iter().map(|job| entry_change(holder, job, outcome())).collect()
     };
@@ -48,7 +48,7 @@ async fn steps_of_workflows_send_as_few_statements_as_those_of_machines() {
     }
     let mut mixed = changes(&held[..40], || Outcome::Next);
     mixed.extend(changes(&held[40..60], || done("x")));
-    mixed.extend(changes(&held[60..], || wait_for("go", None)));
+    mixed.extend(changes(&held[60..], || wait_for_signal("go", None)));
     let (verdicts, sent) = count_statements!(store, store.commit(at(2), &mixed));
     assert_eq!(
         (verdicts, sent),
@@ -58,14 +58,16 @@ async fn steps_of_workflows_send_as_few_statements_as_those_of_machines() {
     held[..40].iter_mut().for_each(|job| job.rev.0 += 1);
     let (_, sent) = count_statements!(store, store.commit(at(3), &changes(&held[..10], || done("x"))));
     assert_eq!(sent, 1, "an end with an entry is one statement");
-    let empty: Vec<Change> =
-        held[10..20].iter().map(|job| with(change(holder, job, done("x")), StepWrites::default())).collect();
+    let empty: Vec<Change> = held[10..20]
+        .iter()
+        .map(|job| with_step(change(holder, job, done("x")), StepWrites::default()))
+        .collect();
     let (_, sent) = count_statements!(store, store.commit(at(3), &empty));
     assert_eq!(sent, 1, "an end with an empty step is written like that of a task");
     let context = StepWrites { context: vec![("name".into(), payload("1"))], ..entry_step(9) };
     let (_, sent) = count_statements!(
         store,
-        store.commit(at(3), &[with(change(holder, &held[20], Outcome::Next), context)])
+        store.commit(at(3), &[with_step(change(holder, &held[20], Outcome::Next), context)])
     );
     assert_eq!(sent, 5, "begin, lock, context, step, commit");
     let journal = store.inspect().journal(id(1), None, usize::MAX).await.expect("journal");
@@ -77,10 +79,10 @@ async fn steps_of_workflows_send_as_few_statements_as_those_of_machines() {
 #[tokio::test]
 async fn a_long_journal_is_read_by_two_statements() {
     let store = open_fresh().await;
-    let (holder, job) = running(&store, 1).await;
+    let (holder, job) = running_job(&store, 1).await;
     let step = StepWrites { entries: (0..10_000).map(entry).collect(), ..StepWrites::default() };
     assert_eq!(
-        commit(&store, 1, with(change(holder, &job, Outcome::Next), step)).await,
+        commit(&store, 1, with_step(change(holder, &job, Outcome::Next), step)).await,
         CommitOutcome::Committed
     );
     let (read, sent) = count_statements!(store, store.inspect().journal(id(1), None, usize::MAX));
@@ -93,7 +95,7 @@ async fn a_long_journal_is_read_by_two_statements() {
 #[tokio::test]
 async fn fenced_changes_write_nothing() {
     let store = open_fresh().await;
-    let (holder, job) = running(&store, 1).await;
+    let (holder, job) = running_job(&store, 1).await;
     assert_eq!(commit(&store, 1, entry_change(holder, &job, Outcome::Next)).await, CommitOutcome::Committed);
     let unwind = Unwind { reason: Some(Reason::Stopped), failure: windlass_model::Failure::stop("no") };
     let all = StepWrites {
@@ -105,12 +107,12 @@ async fn fenced_changes_write_nothing() {
         unwind: Some(Box::new(unwind)),
         ..StepWrites::default()
     };
-    let mut stale = further(&job);
+    let mut stale = after_step(&job);
     stale.epoch.0 += 1;
     for outcome in
-        [Outcome::Next, done("x"), failed(Reason::Stopped), retry(secs(0), &[]), wait_for("go", None)]
+        [Outcome::Next, done("x"), failed(Reason::Stopped), retry(secs(0), &[]), wait_for_signal("go", None)]
     {
-        let change = with(change(holder, &stale, outcome), all.clone());
+        let change = with_step(change(holder, &stale, outcome), all.clone());
         assert_eq!(commit(&store, 2, change).await, CommitOutcome::Fenced);
     }
     assert_eq!(store.inspect().journal(id(1), None, 9).await.expect("journal"), [entry(0)]);
@@ -118,12 +120,12 @@ async fn fenced_changes_write_nothing() {
     assert_eq!(view(&store, id(1)).await.unwind, None);
     // A change that is not fenced writes everything, whatever its outcome.
     let outcomes =
-        [Outcome::Next, retry(secs(0), &[]), wait_for("go", None), done("x"), failed(Reason::Stopped)];
+        [Outcome::Next, retry(secs(0), &[]), wait_for_signal("go", None), done("x"), failed(Reason::Stopped)];
     submit(&store, &jobs(10, 5)).await;
-    let held = claim(&store, at(3), &ask(holder, 2, 5)).await;
+    let held = claim(&store, at(3), &claim_request(holder, 2, 5)).await;
     for (n, (job, outcome)) in held.iter().zip(outcomes).enumerate() {
         assert_eq!(
-            commit(&store, 4, with(change(holder, job, outcome), all.clone())).await,
+            commit(&store, 4, with_step(change(holder, job, outcome), all.clone())).await,
             CommitOutcome::Committed
         );
         let id = id(10 + n as u32);
@@ -135,12 +137,15 @@ async fn fenced_changes_write_nothing() {
 
 /// Spawns children of job 1, which is parked until it gets signals of their ends.
 async fn signalled_parent(store: &Handle, children: Vec<NewJob>) -> WorkerId {
-    let (holder, parent) = running(store, 1).await;
+    let (holder, parent) = running_job(store, 1).await;
     let names = vec![windlass_model::wait::SignalName { name: CHILD_SIGNAL.into(), every: true }];
     let condition = windlass_model::WaitCondition::Signals { names, needs: 1 };
     let waits = Outcome::Wait(windlass_model::Wait { condition, timeout: None });
     let step = StepWrites { children, signal_child_ends: true, ..entry_step(0) };
-    assert_eq!(commit(store, 1, with(change(holder, &parent, waits), step)).await, CommitOutcome::Committed);
+    assert_eq!(
+        commit(store, 1, with_step(change(holder, &parent, waits), step)).await,
+        CommitOutcome::Committed
+    );
     assert_eq!((state(store, id(1)).await, view(store, id(1)).await.pending), (State::Waiting, 0));
     holder
 }
@@ -156,7 +161,7 @@ async fn children_that_end_at_once_are_signalled_once_each() {
     let store = open_fresh().await;
     let child = |n: u32| NewJob { deadline_at: n.is_multiple_of(3).then(|| t(50)), ..job(n) };
     let holder = signalled_parent(&store, (10..210).map(child).collect()).await;
-    let children = claim(&store, at(2), &ask(holder, 2, 150)).await;
+    let children = claim(&store, at(2), &claim_request(holder, 2, 150)).await;
     let mut tasks = Vec::new();
     for part in children.chunks(10) {
         let (store, changes) = (store.clone(), part.to_vec());
@@ -169,7 +174,7 @@ async fn children_that_end_at_once_are_signalled_once_each() {
         let store = store.clone();
         tasks.push(tokio::spawn(async move {
             let ids: Vec<JobId> = (160 + part * 5..165 + part * 5).map(id).collect();
-            store.control().act_on_jobs(at(3), &ids, cancel(0), &someone()).await.expect("act");
+            store.control().act_on_jobs(at(3), &ids, cancel(0), &actor()).await.expect("act");
             store.fire_timers(at(60), 50).await.expect("timers");
         }));
     }
@@ -179,14 +184,14 @@ async fn children_that_end_at_once_are_signalled_once_each() {
     let mut inbox = inbox(&store, 1).await;
     inbox.sort_unstable();
     assert_eq!(inbox, child_signals(&(10..210).collect::<Vec<_>>()));
-    assert_eq!(claim(&store, at(61), &ask(holder, 3, 200)).await.len(), 1, "woken once");
+    assert_eq!(claim(&store, at(61), &claim_request(holder, 3, 200)).await.len(), 1, "woken once");
 }
 
 #[tokio::test]
 async fn signalled_children_send_as_few_statements_as_counted_ones() {
     let store = open_fresh().await;
     let holder = signalled_parent(&store, jobs(10, 100)).await;
-    let children = claim(&store, at(2), &ask(holder, 2, 100)).await;
+    let children = claim(&store, at(2), &claim_request(holder, 2, 100)).await;
     let ends: Vec<Change> = children.iter().rev().map(|job| change(holder, job, done("x"))).collect();
     let (_, sent) = count_statements!(store, store.commit(at(3), &ends));
     assert_eq!(sent, 6, "begin, lock, end, signal, wake, commit");
@@ -204,17 +209,18 @@ async fn a_deadline_and_a_cancel_that_meet_unwind_once() {
     for run in 0..10 {
         let store = open_fresh().await;
         let holder = worker(&store, 1).await;
-        submit(&store, &[NewJob { deadline_at: Some(t(50)), ..keyed(1, "k") }, keyed(2, "k")]).await;
+        submit(&store, &[NewJob { deadline_at: Some(t(50)), ..serial_job(1, "k") }, serial_job(2, "k")])
+            .await;
         let job = claim_one(&store, 1, holder, 1).await;
         let step = StepWrites { has_undo: true, ..entry_step(0) };
-        commit(&store, 2, with(change(holder, &job, wait_for("go", Some(secs(48)))), step)).await;
+        commit(&store, 2, with_step(change(holder, &job, wait_for_signal("go", Some(secs(48)))), step)).await;
         let fired = async {
             if run % 2 == 0 {
                 tokio::task::yield_now().await;
             }
             store.fire_timers(at(60), 100).await.expect("timers")
         };
-        let (outcome, _) = tokio::join!(act(&store, 60, 1, cancel(0)), fired);
+        let (outcome, _) = tokio::join!(act_on_job(&store, 60, 1, cancel(0)), fired);
         let seen = view(&store, id(1)).await;
         // Either it is being unwound, or both have ended it.
         match seen.unwind {
@@ -230,7 +236,7 @@ async fn a_deadline_and_a_cancel_that_meet_unwind_once() {
                     commit(&store, 61, change(holder, &job, done("x"))).await;
                 };
                 assert!(unwound.unwind.is_some());
-                assert_eq!(due(&store, 500, 100).await.expired, 0, "its deadline is void");
+                assert_eq!(fire_timers(&store, 500, 100).await.expired, 0, "its deadline is void");
                 assert_eq!(
                     commit(&store, 62, change(holder, &unwound, cancelled())).await,
                     CommitOutcome::Committed
@@ -239,7 +245,7 @@ async fn a_deadline_and_a_cancel_that_meet_unwind_once() {
             Some(_) => assert_eq!((outcome, seen.summary.state), (ControlOutcome::Done, State::Cancelled)),
             None => panic!("ended without an undo: {seen:?}"),
         }
-        act(&store, 70, 1, JobAction::Retry).await;
+        act_on_job(&store, 70, 1, JobAction::Retry).await;
         assert_eq!(view(&store, id(1)).await.unwind, None);
     }
 }

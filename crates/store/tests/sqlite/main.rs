@@ -1,18 +1,18 @@
-//! The suite on SQLite files, and what only a file can suffer.
+//! The conformance suite on SQLite, and tests of what is specific to a file.
 
-mod arrive;
-
-mod child;
-mod cost;
-mod file;
-mod growth;
+mod arrivals;
+mod branch_counts;
+mod child_process;
+mod external_payloads;
+mod failures;
 mod migrations;
-mod payload;
-mod rows;
-mod separate;
+mod opening;
+mod plans;
+mod separate_handles;
+mod source_rows;
+mod statement_counts;
 mod syncs;
 mod transact;
-mod trouble;
 
 use std::{path::PathBuf, sync::Arc};
 
@@ -22,12 +22,12 @@ use windlass_store::{
     sqlite::{Options, Sqlite},
 };
 
-/// A folder in memory where there is one: the suite is about logic, not about the disk.
+/// A new folder, in memory if possible: the suite tests logic, not the disk.
 fn folder() -> TempDir {
     tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).expect("a temporary folder")
 }
 
-/// A fresh folder, and the path of a file in it that is not there yet.
+/// A new folder, and the path of a file in it that does not exist yet.
 fn path() -> (TempDir, PathBuf) {
     let folder = folder();
     let path = folder.path().join("work.db");
@@ -43,10 +43,10 @@ windlass_store::conformance!(open);
 
 #[test]
 fn random_sequences_agree_with_the_reference() {
-    windlass_store::conformance::agree::random(256, open);
+    windlass_store::conformance::random_sequences::run(256, open);
 }
 
 #[test]
 fn random_sequences_with_branches_agree_with_the_reference() {
-    windlass_store::conformance::agree::random_branches(128, open);
+    windlass_store::conformance::random_sequences::run_with_branches(128, open);
 }

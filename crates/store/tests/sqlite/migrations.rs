@@ -1,4 +1,4 @@
-//! Migrations, up and down.
+//! Migrations: up and down, failures, and files from before the first release.
 
 use std::{path::Path, sync::Arc};
 
@@ -18,7 +18,7 @@ fn number(path: &Path, sql: &str) -> i64 {
     conn.query_row(sql, [], |row| row.get(0)).expect(sql)
 }
 
-/// What the schema is made of, in a fixed order.
+/// The tables and indexes of the schema with their columns, sorted.
 fn schema(path: &Path) -> Vec<String> {
     let conn = Connection::open(path).expect("open");
     let mut tables = conn
@@ -32,7 +32,7 @@ fn schema(path: &Path) -> Vec<String> {
     rows.collect::<Result<_, _>>().expect("rows")
 }
 
-/// The migrations of this build and one more, which old binaries can live with.
+/// The migrations of this build and one more, which older binaries support.
 fn two_versions() -> Vec<Migration> {
     let mut all = Sqlite::MIGRATIONS.to_vec();
     let last = *all.last().expect("at least one");
@@ -47,7 +47,7 @@ fn two_versions() -> Vec<Migration> {
 }
 
 #[test]
-fn up_and_down_lead_back_to_where_they_began() {
+fn migrating_down_restores_the_earlier_schema() {
     let (_folder, path) = super::path();
     let (all, current) = (two_versions(), SchemaState::CURRENT);
     let empty = schema(&path);
@@ -64,20 +64,20 @@ fn up_and_down_lead_back_to_where_they_began() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn jobs_stay_through_a_migration_and_older_binaries_go_on() {
+async fn jobs_survive_a_migration_and_older_binaries_continue() {
     let (_folder, path) = super::path();
     let store = open(&path);
     submit(&store, &jobs(0, 3)).await;
     let me = worker(&store, 1).await;
     Sqlite::migrate_with(&path, None, &two_versions()).expect("up");
-    let taken = claim(&store, at(1), &ask(me, 1, 2)).await;
-    assert_eq!(ids(&taken), [0, 1].map(id), "the handle that was open uses the newer schema");
+    let claimed = claim(&store, at(1), &claim_request(me, 1, 2)).await;
+    assert_eq!(ids(&claimed), [0, 1].map(id), "the handle that was open uses the newer schema");
     drop(store);
     let store = open(&path);
     assert_eq!(
-        ids(&claim(&store, at(1), &ask(me, 2, 9)).await),
+        ids(&claim(&store, at(1), &claim_request(me, 2, 9)).await),
         [2].map(id),
-        "and so does one that opens it"
+        "and so does one that is opened later"
     );
     drop(store);
     Sqlite::migrate_with(&path, Some(SchemaState::CURRENT.version), &two_versions()).expect("down");
@@ -105,7 +105,7 @@ fn a_file_from_before_the_first_release_is_refused() {
         "create table windlass_meta (one integer primary key, version integer not null, oldest integer not null);
          insert into windlass_meta values (1, 6, 6);",
     )
-    .expect("as it was");
+    .expect("an early schema");
     for error in [Sqlite::open(Options::new(&path)).err(), Sqlite::migrate(&path, None).err()] {
         let error = error.expect("refused");
         assert!(matches!(&error, Error::Schema(_)), "{error}");
@@ -114,23 +114,23 @@ fn a_file_from_before_the_first_release_is_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn tables_of_a_programs_own_may_have_any_name() {
+async fn tables_of_the_user_may_have_any_name() {
     let (_folder, path) = super::path();
     let conn = Connection::open(&path).expect("open");
     conn.execute_batch(
         "create table orders (id integer); create table jobs (id integer); create table meta (key text, value text);
          create table audit (what text); create table queues (name text); create index jobs_key on jobs (id);",
     )
-    .expect("a program's own");
+    .expect("tables of the user");
     let store = open(&path);
-    submit(&store, &[keyed(1, "k")]).await;
+    submit(&store, &[serial_job(1, "k")]).await;
     let me = worker(&store, 1).await;
-    assert_eq!(claim(&store, at(0), &ask(me, 1, 9)).await.len(), 1);
+    assert_eq!(claim(&store, at(0), &claim_request(me, 1, 9)).await.len(), 1);
     drop(store);
     Sqlite::migrate(&path, Some(0)).expect("down");
     assert_eq!(
         number(&path, "select count(*) from sqlite_schema where type = 'table'"),
         5,
-        "its own are untouched"
+        "tables of the user are kept"
     );
 }

@@ -1,5 +1,5 @@
-//! What is on disk when a call returns: the syncs of the write-ahead log are counted where SQLite asks the system for them.
-#![expect(unsafe_code, reason = "SQLite's door to the system is a table of functions")]
+//! What is on disk when a call returns: counts the syncs of the write-ahead log, by a VFS that wraps SQLite's own.
+#![expect(unsafe_code, reason = "a VFS is a table of C functions")]
 
 use std::{
     collections::HashMap,
@@ -16,7 +16,7 @@ use windlass_store::{
     sqlite::{Options, Sqlite},
 };
 
-/// The function that opens files, and the one that syncs them, as they were before.
+/// The functions of the wrapped VFS that open and sync files.
 static OPEN: OnceLock<Open> = OnceLock::new();
 static SYNC: OnceLock<Sync> = OnceLock::new();
 
@@ -29,11 +29,11 @@ type Open = unsafe extern "C" fn(
 ) -> c_int;
 type Sync = unsafe extern "C" fn(*mut ffi::sqlite3_file, c_int) -> c_int;
 
-/// The names of open files by their address, and how often each name was synced.
+/// The names of open files by address, and how often each was synced.
 static NAMES: Mutex<Option<HashMap<usize, String>>> = Mutex::new(None);
 static SYNCS: Mutex<Option<HashMap<String, usize>>> = Mutex::new(None);
 
-/// Opens a file as before, and gives it functions of which the one that syncs is counted.
+/// Opens a file by the wrapped VFS, and replaces the file's function for syncs by one that counts.
 unsafe extern "C" fn open(
     vfs: *mut ffi::sqlite3_vfs,
     name: ffi::sqlite3_filename,
@@ -42,7 +42,7 @@ unsafe extern "C" fn open(
     out: *mut c_int,
 ) -> c_int {
     let open = OPEN.get().expect("set before it is called");
-    // SAFETY: the arguments are SQLite's own, passed on; the file it has opened has a table of functions.
+    // SAFETY: the arguments are SQLite's and are passed on unchanged; a file that was opened has a table of functions.
     unsafe {
         let code = open(vfs, name, file, flags, out);
         if code == ffi::SQLITE_OK && !name.is_null() && !(*file).pMethods.is_null() {
@@ -62,15 +62,15 @@ unsafe extern "C" fn sync(file: *mut ffi::sqlite3_file, flags: c_int) -> c_int {
     if let Some(name) = name {
         *SYNCS.lock().expect("syncs").get_or_insert_default().entry(name).or_default() += 1;
     }
-    // SAFETY: SQLite's own arguments, passed on.
+    // SAFETY: the arguments are SQLite's and are passed on unchanged.
     unsafe { SYNC.get().expect("set when the file was opened")(file, flags) }
 }
 
-/// Has all files that are opened from now on counted.
+/// Counts the syncs of all files that are opened from now on.
 fn count_syncs() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
-        // SAFETY: the copy lives as long as the process, and differs from what SQLite brings in one function alone.
+        // SAFETY: the copy is never freed, and differs from SQLite's default VFS only in one function.
         let code = unsafe {
             let mut vfs = *ffi::sqlite3_vfs_find(std::ptr::null());
             OPEN.set(vfs.xOpen.expect("it opens files")).expect("set once");
@@ -98,12 +98,16 @@ async fn a_claim_that_charges_a_rate_limit_is_on_disk_before_its_jobs_start() {
     let rule = AdminAction::Limit(RateLimit::per("api", 2, secs(60)).burst(2));
     store.control().administer(at(0), &rule, &Actor::new("someone")).await.expect("a limit");
     submit(&store, &[job(1)]).await;
-    let of = async |number: i64| {
+    let claim_and_count = async |number: i64| {
         let before = syncs(&path);
-        let taken = claim(&store, at(1), &ask(me, number, 1)).await;
-        (ids(&taken), syncs(&path) - before)
+        let claimed = claim(&store, at(1), &claim_request(me, number, 1)).await;
+        (ids(&claimed), syncs(&path) - before)
     };
-    assert_eq!(of(1).await, (vec![id(1)], 0), "a claim that charges nothing does not wait for the disk");
+    assert_eq!(
+        claim_and_count(1).await,
+        (vec![id(1)], 0),
+        "a claim that charges nothing does not wait for the disk"
+    );
     let limited = |n| {
         let mut new = job(n);
         let charge = windlass_model::RateCharge { limit: "api".into(), weight: 1 };
@@ -111,8 +115,8 @@ async fn a_claim_that_charges_a_rate_limit_is_on_disk_before_its_jobs_start() {
         new
     };
     submit(&store, &[limited(2), limited(3), limited(4)]).await;
-    assert_eq!(of(2).await, (vec![id(2)], 1), "what it charges is on disk");
-    assert_eq!(of(2).await, (vec![id(2)], 0), "the same claim again charges nothing");
-    assert_eq!(of(3).await, (vec![id(3)], 1));
-    assert_eq!(of(4).await, (Vec::new(), 0), "there is nothing left to charge");
+    assert_eq!(claim_and_count(2).await, (vec![id(2)], 1), "the charge is on disk");
+    assert_eq!(claim_and_count(2).await, (vec![id(2)], 0), "repeating the claim charges nothing");
+    assert_eq!(claim_and_count(3).await, (vec![id(3)], 1));
+    assert_eq!(claim_and_count(4).await, (Vec::new(), 0), "no tokens are left");
 }

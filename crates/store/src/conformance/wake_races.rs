@@ -25,7 +25,7 @@ fn parks(me: WorkerId, jobs: &[ClaimedJob], wait: &Outcome) -> Vec<Change> {
 pub async fn signals_against_a_park_wake_it(store: Handle) {
     for n in 0..ROUNDS {
         let (me, taken) = round(&store, n).await;
-        let changes = parks(me, &taken, &wait_for("go", Some(secs(1_000))));
+        let changes = parks(me, &taken, &wait_for_signal("go", Some(secs(1_000))));
         let jobs: Vec<JobId> = taken.iter().map(|job| job.id).collect();
         let told = at_once(&store, 4, |task, store| {
             let (changes, mut jobs) = (changes.clone(), jobs.clone());
@@ -64,14 +64,14 @@ pub async fn signals_against_a_park_wake_it(store: Handle) {
             said.sort();
             assert_eq!(said, ["other", "same"], "round {n}: both are kept");
         }
-        assert_eq!(due(&store, 5_000, 99).await.woken, 0, "round {n}: no timer is left behind");
+        assert_eq!(fire_timers(&store, 5_000, 99).await.woken, 0, "round {n}: no timer is left behind");
     }
 }
 
 pub async fn a_wait_for_two_is_woken_by_the_last_of_two_senders(store: Handle) {
     for n in 0..ROUNDS {
         let (me, taken) = round(&store, n).await;
-        let changes = parks(me, &taken, &wait_for_some(&["a", "b"], 2, None));
+        let changes = parks(me, &taken, &wait_for_signals(&["a", "b"], 2, None));
         store.commit(at(1), &changes).await.expect("commit");
         let jobs: Vec<JobId> = taken.iter().map(|job| job.id).collect();
         let woke = at_once(&store, 2, |task, store| {
@@ -96,7 +96,7 @@ pub async fn a_wait_for_two_is_woken_by_the_last_of_two_senders(store: Handle) {
 pub async fn a_signal_against_its_timeout_wakes_once(store: Handle) {
     for n in 0..ROUNDS {
         let (me, taken) = round(&store, n).await;
-        store.commit(at(1), &parks(me, &taken, &wait_for("go", Some(secs(9))))).await.expect("commit");
+        store.commit(at(1), &parks(me, &taken, &wait_for_signal("go", Some(secs(9))))).await.expect("commit");
         let jobs: Vec<JobId> = taken.iter().map(|job| job.id).collect();
         let signaller = async move |store: Handle| {
             let mut woke = 0;
@@ -114,7 +114,7 @@ pub async fn a_signal_against_its_timeout_wakes_once(store: Handle) {
             woken
         };
         let (woke, woken) = both(&store, signaller, keeper).await;
-        let rest = due(&store, 10, 99).await.woken;
+        let rest = fire_timers(&store, 10, 99).await.woken;
         assert_eq!(woke + woken + rest, EACH as usize, "round {n}: each was woken once");
         nobody_sleeps(&store, n).await;
         let taken = drain(&store, n).await;
@@ -130,10 +130,10 @@ async fn family(store: &Handle, n: u32) -> (WorkerId, ClaimedJob, Vec<ClaimedJob
     submit(store, &[job(first)]).await;
     let parent = claim_one(store, 0, me, 1).await;
     let children: Vec<NewJob> = jobs(first + 1, EACH);
-    commit(store, 1, with(change(me, &parent, Outcome::Next), bear(&children))).await;
-    let children = claim(store, at(1), &ask(me, 2, 99)).await;
+    commit(store, 1, with_step(change(me, &parent, Outcome::Next), spawn_children(&children))).await;
+    let children = claim(store, at(1), &claim_request(me, 2, 99)).await;
     assert_eq!(children.len(), EACH as usize);
-    (me, further(&parent), children)
+    (me, after_step(&parent), children)
 }
 
 /// A parent parks while its children end, at the same time; answers what is ready then, which is the parent, once.
@@ -175,7 +175,7 @@ pub async fn a_child_that_is_cancelled_against_its_own_end_counts_once(store: Ha
         let wait = Wait { condition: WaitCondition::Children { rev: Rev(1) }, timeout: None };
         commit(&store, 2, change(me, &parent, Outcome::Wait(wait))).await;
         let ids_of: Vec<JobId> = children.iter().map(|child| child.id).collect();
-        let told = store.control().act_on_jobs(at(2), &ids_of, cancel(0), &someone()).await.expect("act");
+        let told = store.control().act_on_jobs(at(2), &ids_of, cancel(0), &actor()).await.expect("act");
         assert!(told.iter().all(|did| *did == crate::ControlOutcome::CancelRequested));
         let ends: Vec<Change> = children.iter().map(|child| change(me, child, done("x"))).collect();
         let committer = async move |store: Handle| {
@@ -189,7 +189,7 @@ pub async fn a_child_that_is_cancelled_against_its_own_end_counts_once(store: Ha
             }
         };
         both(&store, committer, keeper).await;
-        due(&store, 3, 99).await;
+        fire_timers(&store, 3, 99).await;
         nobody_sleeps(&store, n).await;
         assert_eq!(view(&store, parent.id).await.pending, 0, "round {n}");
         assert_eq!(ids(&drain(&store, n).await), [parent.id], "round {n}: it is ready once");
@@ -204,10 +204,10 @@ async fn clan(store: &Handle, n: u32) -> (WorkerId, ClaimedJob, Vec<ClaimedJob>)
     let parent = claim_one(store, 0, me, 1).await;
     let children: Vec<NewJob> = (first + 1..=first + EACH).map(|n| child_of(n, NO)).collect();
     let step = growing(vec![opens(NO, "all")], children);
-    commit(store, 1, with(change(me, &parent, Outcome::Next), step)).await;
-    let children = claim(store, at(1), &ask(me, 2, 99)).await;
+    commit(store, 1, with_step(change(me, &parent, Outcome::Next), step)).await;
+    let children = claim(store, at(1), &claim_request(me, 2, 99)).await;
     assert_eq!(children.len(), EACH as usize);
-    (me, further(&parent), children)
+    (me, after_step(&parent), children)
 }
 
 pub async fn ends_in_a_branch_against_the_park_of_its_job_wake_it(store: Handle) {
@@ -215,7 +215,7 @@ pub async fn ends_in_a_branch_against_the_park_of_its_job_wake_it(store: Handle)
         let (me, parent, children) = clan(&store, n).await;
         let watch = BranchWatch { ended: Some(u64::from(EACH)), ..BranchWatch::default() };
         let watches = growing(vec![BranchUpdate { watch: Some(watch), ..BranchUpdate::new(NO) }], vec![]);
-        let park = with(change(me, &parent, wait_for(BRANCH_SIGNAL, None)), watches);
+        let park = with_step(change(me, &parent, wait_for_signal(BRANCH_SIGNAL, None)), watches);
         let how = |n: usize| if n.is_multiple_of(3) { failed(Reason::Stopped) } else { done("x") };
         let ends = children.iter().enumerate().map(|(n, child)| change(me, child, how(n)));
         let ends: Vec<Change> = ends.collect();
@@ -246,11 +246,11 @@ pub async fn what_happens_to_a_child_at_once_is_counted_once(store: Handle) {
                         0 | 1 => _ = store.commit(at(2), &[end]).await.expect("commit"),
                         2 => {
                             let did =
-                                store.control().act_on_jobs(at(2), &[id], JobAction::Retry, &someone()).await;
+                                store.control().act_on_jobs(at(2), &[id], JobAction::Retry, &actor()).await;
                             did.expect("act");
                         }
                         _ => {
-                            let did = store.control().act_on_jobs(at(2), &[id], cancel(0), &someone()).await;
+                            let did = store.control().act_on_jobs(at(2), &[id], cancel(0), &actor()).await;
                             did.expect("act");
                         }
                     }
@@ -269,17 +269,17 @@ pub async fn what_happens_to_a_child_at_once_is_counted_once(store: Handle) {
         assert!((0..=began).contains(&counts.started), "round {n}: {counts:?}");
         commit(&store, 3, change(me, &parent, done("x"))).await;
         drain(&store, n).await;
-        due(&store, 3, 99).await;
+        fire_timers(&store, 3, 99).await;
     }
 }
 
 pub async fn branches_are_looked_at_by_one_of_many(store: Handle) {
-    let (me, mut job) = running(&store, 1).await;
+    let (me, mut job) = running_job(&store, 1).await;
     for number in 0..20 {
         let watch = Some(BranchWatch { ended: Some(1), ..BranchWatch::default() });
         let open = BranchUpdate { watch, ..opens(BranchNo(number), "some") };
-        commit(&store, 1, with(change(me, &job, Outcome::Next), growing(vec![open], vec![]))).await;
-        job = further(&job);
+        commit(&store, 1, with_step(change(me, &job, Outcome::Next), growing(vec![open], vec![]))).await;
+        job = after_step(&job);
     }
     for now in [10, 100, 1_000] {
         let looked = at_once(&store, 4, |_, store| async move {

@@ -1,6 +1,6 @@
 //! Random sequences of calls: what they are made of, and how proptest draws them.
 //!
-//! An op names jobs, workers and earlier calls by small numbers; [`super::agree`] makes real calls of them.
+//! An op names jobs, workers and earlier calls by small numbers; [the parent module](super) makes real calls of them.
 //! Few ids, keys, queues and kinds, so that they meet often. Only what a worker could honestly know is used:
 //! epochs and revisions come from claims that were answered, some of them long outdated.
 

@@ -1,5 +1,5 @@
-//! The suite once more with every sibling opened on its own, as another process would be: own connections, own
-//! caches, and the file's locks between them.
+//! The conformance suite with every sibling opened separately, as in another process: it has connections and caches of its
+//! own, and shares only the file and its locks.
 
 use std::{path::PathBuf, sync::Arc};
 

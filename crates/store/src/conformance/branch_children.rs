@@ -10,7 +10,7 @@ use crate::{AdminAction, BranchChildFilter, ChildPlace, ChildStates, JobEnd, Pru
 
 pub async fn branches_of_two_jobs_do_not_know_each_other(store: Handle) {
     let (first, _) = opened(&store, children(2, 2)).await;
-    let second = running(&store, 40).await;
+    let second = running_job(&store, 40).await;
     grow(&store, 1, &second, vec![opens(NO, "all")], children(50, 3)).await;
     let taken = take(&store, 2, first, 2).await;
     for child in &taken {
@@ -31,12 +31,12 @@ pub async fn other_children_stand_beside_those_of_a_branch(store: Handle) {
     let (me, job) = opened(&store, children(2, 1)).await;
     let told = StepWrites { signal_child_ends: true, ..growing(vec![], vec![self::job(3), child_of(4, NO)]) };
     assert_eq!(
-        commit(&store, 2, with(change(me, &job, Outcome::Next), told)).await,
+        commit(&store, 2, with_step(change(me, &job, Outcome::Next), told)).await,
         CommitOutcome::Committed
     );
-    let job = further(&job);
-    let both = bear(&[self::job(5), child_of(6, NO)]);
-    commit(&store, 3, with(change(me, &job, join(&job)), both)).await;
+    let job = after_step(&job);
+    let both = spawn_children(&[self::job(5), child_of(6, NO)]);
+    commit(&store, 3, with_step(change(me, &job, wait_for_children(&job)), both)).await;
     let parent = view(&store, id(1)).await;
     assert_eq!((parent.pending, branch(&store, 1, NO).await.spawned), (1, 3));
     let taken = take(&store, 4, me, 2).await;
@@ -71,8 +71,8 @@ pub async fn branches_grow_from_branches(store: Handle) {
     let watch = BranchWatch { ended: Some(2), ..BranchWatch::default() };
     let inner = BranchUpdate { watch: Some(watch), seal: true, ..opens(NO, "inner") };
     let step = growing(vec![inner], children(20, 2));
-    let wait = wait_for(windlass_model::branch::BRANCH_SIGNAL, None);
-    commit(&store, 3, with(change(me, &taken[0], wait), step)).await;
+    let wait = wait_for_signal(windlass_model::branch::BRANCH_SIGNAL, None);
+    commit(&store, 3, with_step(change(me, &taken[0], wait), step)).await;
     let grandchildren = take(&store, 4, me, 3).await;
     assert_eq!(grandchildren[0].branch_member.map(|counted| counted.parent), Some(id(2)));
     for child in &grandchildren {
@@ -88,7 +88,7 @@ pub async fn branches_grow_from_branches(store: Handle) {
 }
 
 pub async fn children_of_a_branch_take_their_places_like_others(store: Handle) {
-    rule(&store, 0, AdminAction::Limit(RateLimit::per("api", 1, secs(10)))).await;
+    administer(&store, 0, AdminAction::Limit(RateLimit::per("api", 1, secs(10)))).await;
     let mut all = children(2, 6);
     all[0].when = When::After(secs(10));
     for child in &mut all[1..3] {
@@ -112,7 +112,7 @@ pub async fn children_of_a_branch_take_their_places_like_others(store: Handle) {
     let batch: Vec<_> = taken.iter().map(|child| change(me, child, done("x"))).collect();
     store.commit(at(3), &batch).await.expect("commit");
     assert_eq!(counts(&store).await, [3, 3, 0, 0]);
-    assert_eq!(due(&store, 12, 9).await.woken, 1);
+    assert_eq!(fire_timers(&store, 12, 9).await.woken, 1);
     let taken = take(&store, 12, me, 3).await;
     assert_eq!(ids(&taken), [4, 6, 2].map(id));
     for child in &taken {
@@ -122,13 +122,14 @@ pub async fn children_of_a_branch_take_their_places_like_others(store: Handle) {
 }
 
 pub async fn a_child_says_where_it_stands(store: Handle) {
-    let (me, job) = running(&store, 1).await;
+    let (me, job) = running_job(&store, 1).await;
     let spawns = Some(vec!["each".to_owned(), "sum".to_owned()]);
     let open = BranchUpdate { spawns, ..opens(NO, "all") };
     let one = BranchPosition { branch: NO, spawn: 1, item: String::new(), items: 1 };
     let single = NewJob { branch_position: Some(Box::new(one)), ..self::job(2) };
     let all = vec![single, child_of(3, NO), block(4, 9), self::job(5)];
-    commit(&store, 1, with(change(me, &job, Outcome::Wait(Wait::YIELD)), growing(vec![open], all))).await;
+    commit(&store, 1, with_step(change(me, &job, Outcome::Wait(Wait::YIELD)), growing(vec![open], all)))
+        .await;
     let place = |spawn: &str, item: &str, items| ChildPlace {
         branch: NO,
         name: "all".into(),
@@ -152,7 +153,7 @@ pub async fn children_are_listed_in_pages(store: Handle) {
     commit(&store, 3, change(me, &taken[0], done("out"))).await;
     commit(&store, 3, change(me, &taken[1], failed(Reason::Stopped))).await;
     commit(&store, 3, change(me, &taken[2], cancelled())).await;
-    commit(&store, 3, with(change(me, &taken[3], Outcome::Next), step("A", "B", "data"))).await;
+    commit(&store, 3, with_step(change(me, &taken[3], Outcome::Next), step("A", "B", "data"))).await;
     let numbers = async |only| {
         let all = leaves(&store, only).await;
         all.into_iter().map(|leaf| leaf.summary.id).collect::<Vec<_>>()
@@ -211,12 +212,13 @@ pub async fn nothing_is_left_of_the_branches_of_a_pruned_job(store: Handle) {
 
 pub async fn a_fork_has_no_branches(store: Handle) {
     let (me, job) = opened(&store, children(2, 2)).await;
-    commit(&store, 2, with(change(me, &job, Outcome::Next), noted(vec![entry(0, "a", "x")]))).await;
+    commit(&store, 2, with_step(change(me, &job, Outcome::Next), journal_writes(vec![entry(0, "a", "x")])))
+        .await;
     let fork = crate::Fork { from: id(1), id: id(90), before: 1, key: None };
-    store.control().fork(at(3), &[fork], &someone()).await.expect("fork");
+    store.control().fork(at(3), &[fork], &actor()).await.expect("fork");
     assert_eq!(store.inspect().branches(id(90)).await.expect("branches"), []);
     let fork = crate::Fork { from: id(2), id: id(91), before: 0, key: None };
-    store.control().fork(at(3), &[fork], &someone()).await.expect("fork");
+    store.control().fork(at(3), &[fork], &actor()).await.expect("fork");
     let seen = view(&store, id(91)).await;
     assert_eq!((seen.place, seen.parent), (None, None));
     assert_eq!(leaves(&store, ChildStates::All).await.len(), 2);

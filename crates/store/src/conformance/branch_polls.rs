@@ -7,7 +7,7 @@ use windlass_model::{
     poll::BranchPoll,
 };
 
-use super::{branches::*, kit::*, watches::*};
+use super::{branch_watches::*, branches::*, kit::*};
 use crate::{CANCEL_AGAIN, ControlOutcome, JobAction, PollReport, TIMER_GATE};
 
 /// What a look that finds nothing to do answers.
@@ -50,7 +50,7 @@ pub async fn a_branch_is_looked_at_at_its_pace(store: Handle) {
     assert_eq!(poll(&store, 20).await, quiet(20, 1, Some(30)));
     assert_eq!(poll(&store, 30).await, quiet(30, 1, Some(50)));
     // Twenty were begun with, and something runs.
-    let taken = claim(&store, at(40), &ask(me, 2, 20)).await;
+    let taken = claim(&store, at(40), &claim_request(me, 2, 20)).await;
     assert_eq!(poll(&store, 50).await, quiet(50, 1, Some(55)));
     assert_eq!(seen(&store).await.never_started, 80);
     // Half of them went on, which is seen in the sums; four have ended in five seconds.
@@ -58,7 +58,7 @@ pub async fn a_branch_is_looked_at_at_its_pace(store: Handle) {
         commit(&store, 52, change(me, child, Outcome::Next)).await;
     }
     for child in &taken[..4] {
-        commit(&store, 53, change(me, &further(child), done("x"))).await;
+        commit(&store, 53, change(me, &after_step(child), done("x"))).await;
     }
     assert_eq!(poll(&store, 55).await, quiet(55, 1, Some(115)));
     let last = seen(&store).await;
@@ -68,7 +68,7 @@ pub async fn a_branch_is_looked_at_at_its_pace(store: Handle) {
 }
 
 pub async fn a_look_takes_no_more_than_it_is_told_to(store: Handle) {
-    let mut parent = running(&store, 1).await;
+    let mut parent = running_job(&store, 1).await;
     for number in 0..5 {
         let pace = PollInterval { min: Duration::from_secs(10 - number), max: secs(60) };
         let open = BranchUpdate {
@@ -95,11 +95,11 @@ pub async fn healthy_children_are_left_alone(store: Handle) {
     all[4].settings.serial = Some(Box::new(windlass_model::Serial::new("key")));
     let parent = opened(&store, all).await;
     let me = parent.0;
-    submit(&store, &[keyed(50, "key")]).await;
+    submit(&store, &[serial_job(50, "key")]).await;
     waits(&store, 2, &parent, ended(6)).await;
-    let taken = claim(&store, at(3), &ask(me, 2, 3)).await;
-    commit(&store, 4, change(me, &taken[1], wait_for("go", None))).await;
-    act(&store, 4, 5, JobAction::Pause).await;
+    let taken = claim(&store, at(3), &claim_request(me, 2, 3)).await;
+    commit(&store, 4, change(me, &taken[1], wait_for_signal("go", None))).await;
+    act_on_job(&store, 4, 5, JobAction::Pause).await;
     commit(&store, 4, change(me, &taken[2], failed(Reason::Stopped))).await;
     for now in [10, 40, 80, 160, 320] {
         let polled = poll(&store, now).await;
@@ -140,7 +140,7 @@ pub async fn a_parent_that_is_made_to_end_has_its_branches_cut(store: Handle) {
     let parent = grow(&store, 2, &parent, vec![opens(BranchNo(9), "empty")], vec![]).await;
     waits(&store, 3, &parent, ended(3)).await;
     let before = gates(&store, &[TIMER_GATE]).await;
-    assert_eq!(act(&store, 4, 1, cancel(0)).await, ControlOutcome::Done);
+    assert_eq!(act_on_job(&store, 4, 1, cancel(0)).await, ControlOutcome::Done);
     assert_ne!(gates(&store, &[TIMER_GATE]).await, before);
     let seen = branch(&store, 1, NO).await;
     assert_eq!((seen.cancels_children, seen.watch, seen.poll.next_at), (true, None, Some(t(4))));
@@ -153,10 +153,10 @@ pub async fn a_parent_that_is_made_to_end_has_its_branches_cut(store: Handle) {
     );
     assert!(!branch(&store, 1, BranchNo(9)).await.cancels_children);
     assert_eq!(poll(&store, 19).await.polled, 0);
-    assert_eq!(act(&store, 19, 2, cancel(0)).await, ControlOutcome::Done);
+    assert_eq!(act_on_job(&store, 19, 2, cancel(0)).await, ControlOutcome::Done);
     assert_eq!(poll(&store, 20).await, cuts(20, &[NO]), "again, while there are live children");
-    assert_eq!(act(&store, 21, 3, cancel(0)).await, ControlOutcome::Done);
-    let last = claim(&store, at(22), &ask(me, 3, 1)).await.remove(0);
+    assert_eq!(act_on_job(&store, 21, 3, cancel(0)).await, ControlOutcome::Done);
+    let last = claim(&store, at(22), &claim_request(me, 3, 1)).await.remove(0);
     commit(&store, 23, change(me, &last, done("x"))).await;
     assert_eq!(poll(&store, 35).await, quiet(35, 1, None), "all have ended");
     let seen = branch(&store, 1, NO).await;
@@ -170,8 +170,8 @@ pub async fn an_expired_parent_has_its_branches_cut(store: Handle) {
     submit(&store, &[windlass_model::NewJob { deadline_at: Some(t(50)), ..job(1) }]).await;
     let job = claim_one(&store, 0, me, 1).await;
     let step = growing(vec![opens(NO, "all")], children(2, 3));
-    commit(&store, 1, with(change(me, &job, Outcome::Next), step)).await;
-    assert_eq!(due(&store, 50, 9).await.expired, 1);
+    commit(&store, 1, with_step(change(me, &job, Outcome::Next), step)).await;
+    assert_eq!(fire_timers(&store, 50, 9).await.expired, 1);
     assert_eq!(poll(&store, 51).await, cuts(51, &[NO]));
 }
 
@@ -179,10 +179,10 @@ pub async fn a_parent_that_ends_by_itself_leaves_its_branches(store: Handle) {
     for (n, outcome, cut) in
         [(1, done("x"), false), (20, failed(Reason::Stopped), false), (40, cancelled(), true)]
     {
-        let (me, job) = running(&store, n).await;
+        let (me, job) = running_job(&store, n).await;
         let step = growing(vec![opens(NO, "all")], children(n + 1, 3));
-        commit(&store, 1, with(change(me, &job, Outcome::Next), step)).await;
-        commit(&store, 2, change(me, &further(&job), outcome)).await;
+        commit(&store, 1, with_step(change(me, &job, Outcome::Next), step)).await;
+        commit(&store, 2, change(me, &after_step(&job), outcome)).await;
         let polled = poll(&store, 3).await;
         assert_eq!((polled.polled, polled.to_cancel.len()), (usize::from(cut), usize::from(cut)), "{n}");
         take(&store, 3, me, 2).await;
@@ -200,7 +200,7 @@ pub async fn a_step_may_cut_a_branch(store: Handle) {
     assert_eq!(branch(&store, 1, NO).await.poll.next_at, Some(t(2)));
     assert_eq!(poll(&store, 4).await, cuts(4, &[NO]));
     for n in 2..5 {
-        act(&store, 5, n, cancel(0)).await;
+        act_on_job(&store, 5, n, cancel(0)).await;
     }
     assert_eq!(poll(&store, 19).await, quiet(19, 1, None));
 }
@@ -219,7 +219,7 @@ pub async fn a_cut_branch_may_be_watched(store: Handle) {
     assert_eq!(branch(&store, 1, NO).await.poll.next_at, Some(t(2)), "the cut comes first");
     assert_eq!(poll(&store, 4).await, cuts(4, &[NO]));
     for n in 2..5 {
-        act(&store, 5, n, cancel(0)).await;
+        act_on_job(&store, 5, n, cancel(0)).await;
     }
     assert_eq!((state(&store, id(1)).await, inbox(&store, 1).await), (State::Ready, vec!["7".to_owned()]));
     assert_eq!(poll(&store, 19).await, quiet(19, 1, None));
@@ -230,9 +230,9 @@ pub async fn blocks_are_seen_by_their_items(store: Handle) {
     let parent = opened(&store, vec![block(2, 10), block(3, 20), block(4, 30)]).await;
     let me = parent.0;
     waits(&store, 2, &parent, ended(60)).await;
-    let taken = claim(&store, at(3), &ask(me, 2, 2)).await;
+    let taken = claim(&store, at(3), &claim_request(me, 2, 2)).await;
     let step = windlass_model::StepWrites { items: 4, ..Default::default() };
-    commit(&store, 4, with(change(me, &taken[0], Outcome::Next), step)).await;
+    commit(&store, 4, with_step(change(me, &taken[0], Outcome::Next), step)).await;
     assert_eq!(poll(&store, 7).await.polled, 1);
     let looked = seen(&store).await;
     assert_eq!((looked.ended, looked.pending, looked.never_started), (4, 56, 30));
@@ -243,7 +243,7 @@ pub async fn what_is_only_parked_is_looked_at_seldom(store: Handle) {
     let me = parent.0;
     waits(&store, 2, &parent, ended(3)).await;
     for child in take(&store, 3, me, 2).await {
-        commit(&store, 4, change(me, &child, wait_for("go", None))).await;
+        commit(&store, 4, change(me, &child, wait_for_signal("go", None))).await;
     }
     assert_eq!(poll(&store, 10).await, quiet(10, 1, Some(15)), "the first look has nothing to compare with");
     assert_eq!(poll(&store, 15).await, quiet(15, 1, Some(315)), "nothing can move by itself");

@@ -31,13 +31,13 @@ pub async fn eight_submitters_of_one_serial_key_never_run_two_at_once(store: Han
             if task < 8 {
                 for n in 0..EACH / 2 {
                     let first = task as u32 * 1_000 + n * 2;
-                    submit(&store, &[keyed(first, "k"), keyed(first + 1, "k")]).await;
+                    submit(&store, &[serial_job(first, "k"), serial_job(first + 1, "k")]).await;
                 }
                 return order;
             }
             let me = worker(&store, task as i64).await;
             for number in 1..2_000_000 {
-                let taken = claim(&store, at(1), &ask(me, number, 9)).await;
+                let taken = claim(&store, at(1), &claim_request(me, number, 9)).await;
                 // Memory answers at once: the submitters must have their turn.
                 tokio::task::yield_now().await;
                 assert!(taken.len() <= 1, "one at a time");
@@ -68,7 +68,7 @@ pub async fn eight_submitters_of_one_serial_key_are_served_by_place(store: Handl
     at_once(&store, 8, |task, store| async move {
         for n in 0..10 {
             let second = n * 8 + task as u64;
-            let job = keyed(task as u32 * 100 + n as u32, "k");
+            let job = serial_job(task as u32 * 100 + n as u32, "k");
             store.submit(at(second), &[job], None).await.expect("submit");
         }
     })
@@ -97,13 +97,13 @@ pub async fn eight_users_of_a_key_with_three_slots_run_three_at_most(store: Hand
         async move {
             let me = worker(&store, task as i64 + 1).await;
             for number in 1..2_000_000 {
-                let taken = claim(&store, at(1), &ask(me, number, 2)).await;
+                let taken = claim(&store, at(1), &claim_request(me, number, 2)).await;
                 assert!(running.fetch_add(taken.len(), SeqCst) + taken.len() <= 3);
                 tokio::task::yield_now().await;
                 running.fetch_sub(taken.len(), SeqCst);
                 for (n, job) in taken.iter().enumerate() {
                     if (n + number as usize).is_multiple_of(5) {
-                        store.release(at(1), &[held(me, job)]).await.expect("release");
+                        store.release(at(1), &[job_claim(me, job)]).await.expect("release");
                     } else {
                         commit(&store, 1, change(me, job, done("x"))).await;
                         finished.fetch_add(1, SeqCst);
@@ -173,7 +173,7 @@ pub async fn eight_replacers_of_one_name_leave_one_job(store: Handle) {
 }
 
 pub async fn eight_claimers_share_one_bucket(store: Handle) {
-    rule(&store, 0, AdminAction::Limit(RateLimit::per("api", 50, secs(10)))).await;
+    administer(&store, 0, AdminAction::Limit(RateLimit::per("api", 50, secs(10)))).await;
     let mut batch = jobs(0, 400);
     let charge = RateCharge { limit: "api".into(), weight: 1 };
     batch.iter_mut().for_each(|job| job.settings.rate = Some(Box::new(charge.clone())));
@@ -183,7 +183,7 @@ pub async fn eight_claimers_share_one_bucket(store: Handle) {
             let me = worker(&store, second * 10 + task as i64 + 1).await;
             let mut taken = 0;
             for number in 1..=12 {
-                taken += claim(&store, at(second as u64 * 10), &ask(me, number, 7)).await.len();
+                taken += claim(&store, at(second as u64 * 10), &claim_request(me, number, 7)).await.len();
             }
             taken
         })
@@ -194,13 +194,13 @@ pub async fn eight_claimers_share_one_bucket(store: Handle) {
 
 pub async fn a_commit_against_a_cancel_has_one_winner(store: Handle) {
     for n in 0..ROUNDS {
-        let (worker, claimed) = running(&store, n + 1).await;
+        let (worker, claimed) = running_job(&store, n + 1).await;
         let change = change(worker, &claimed, done("x"));
         let (verdict, did) = both(
             &store,
             |store| async move { commit(&store, 2, change).await },
             |store| async move {
-                let did = act(&store, 2, n + 1, cancel(0)).await;
+                let did = act_on_job(&store, 2, n + 1, cancel(0)).await;
                 store.fire_timers(at(2), 9).await.expect("due");
                 did
             },
@@ -213,7 +213,7 @@ pub async fn a_commit_against_a_cancel_has_one_winner(store: Handle) {
             other => panic!("round {n}: {other:?}, {did:?}"),
         }
         assert!(store.cancel_requests(worker).await.expect("orders").is_empty(), "round {n}");
-        assert_eq!(due(&store, 3, 9).await.next_at, None, "round {n}");
+        assert_eq!(fire_timers(&store, 3, 9).await.next_at, None, "round {n}");
     }
 }
 
@@ -223,8 +223,8 @@ pub async fn a_pause_against_a_claim_leaves_the_job_in_one_place(store: Handle) 
         submit(&store, &[job(n)]).await;
         let (taken, did) = both(
             &store,
-            |store| async move { claim(&store, at(1), &ask(me, 1, 9)).await },
-            |store| async move { act(&store, 1, n, JobAction::Pause).await },
+            |store| async move { claim(&store, at(1), &claim_request(me, 1, 9)).await },
+            |store| async move { act_on_job(&store, 1, n, JobAction::Pause).await },
         )
         .await;
         assert_eq!(did, ControlOutcome::Done, "round {n}");
@@ -233,8 +233,8 @@ pub async fn a_pause_against_a_claim_leaves_the_job_in_one_place(store: Handle) 
         if let Some(job) = taken.first() {
             commit(&store, 2, change(me, job, retry(secs(0), &[]))).await;
         }
-        assert!(claim(&store, at(2), &ask(me, 2, 9)).await.is_empty(), "round {n}: it is aside");
-        assert_eq!(act(&store, 3, n, JobAction::Resume).await, ControlOutcome::Done);
-        assert_eq!(claim(&store, at(3), &ask(me, 3, 9)).await.len(), 1, "round {n}");
+        assert!(claim(&store, at(2), &claim_request(me, 2, 9)).await.is_empty(), "round {n}: it is aside");
+        assert_eq!(act_on_job(&store, 3, n, JobAction::Resume).await, ControlOutcome::Done);
+        assert_eq!(claim(&store, at(3), &claim_request(me, 3, 9)).await.len(), 1, "round {n}");
     }
 }

@@ -34,9 +34,9 @@ async fn bring(store: &Handle, n: u32, state: State, event: Event) -> Subject {
     let (first, holder) =
         (worker(store, i64::from(n) * 10).await, worker(store, i64::from(n) * 10 + 1).await);
     let of_queue = |ask: ClaimRequest| ClaimRequest { queue: queue.clone(), ..ask };
-    assert_eq!(claim(store, at(1), &of_queue(ask(first, 1, 1))).await.len(), 1);
+    assert_eq!(claim(store, at(1), &of_queue(claim_request(first, 1, 1))).await.len(), 1);
     reap(store, 2, first).await;
-    let mut last = claim(store, at(3), &of_queue(ask_alone(holder, 1))).await.remove(0);
+    let mut last = claim(store, at(3), &of_queue(solo_claim_request(holder, 1))).await.remove(0);
     if event == Event::Unwind {
         // Only a job with something to undo is unwound.
         let step = StepWrites { has_undo: true, ..StepWrites::default() };
@@ -47,13 +47,13 @@ async fn bring(store: &Handle, n: u32, state: State, event: Event) -> Subject {
     let outcome = match state {
         State::Running => None,
         State::Ready => {
-            assert_eq!(store.release(at(4), &[held(holder, &last)]).await.expect("release"), 1);
+            assert_eq!(store.release(at(4), &[job_claim(holder, &last)]).await.expect("release"), 1);
             None
         }
         State::Scheduled if event == Event::Expire => Some(retry(secs(LATE_WAKE - 4), &[1])),
         State::Scheduled => Some(retry(secs(WAKE - 4), &[1])),
-        State::Waiting if event == Event::Expire => Some(wait_for("go", Some(secs(LATE_WAKE - 4)))),
-        State::Waiting => Some(wait_for("go", Some(secs(WAKE - 4)))),
+        State::Waiting if event == Event::Expire => Some(wait_for_signal("go", Some(secs(LATE_WAKE - 4)))),
+        State::Waiting => Some(wait_for_signal("go", Some(secs(WAKE - 4)))),
         State::Done => Some(done("x")),
         State::Failed => Some(failed(Reason::Stopped)),
         State::Cancelled => Some(cancelled()),
@@ -81,16 +81,16 @@ async fn happen(store: &Handle, subject: &Subject, event: Event, queue: String) 
                 let wanted = ClaimRequest {
                     queue: queue.clone(),
                     solo: number == 2,
-                    ..ask(subject.holder, number, 9)
+                    ..claim_request(subject.holder, number, 9)
                 };
                 store.claim(at(6), &wanted).await.expect("claim");
             }
         }
         Event::Release => {
-            store.release(at(6), &[held(subject.holder, &subject.last)]).await.expect("release");
+            store.release(at(6), &[job_claim(subject.holder, &subject.last)]).await.expect("release");
         }
         Event::Reap | Event::Poison => {
-            let crashes = if event == Event::Poison { 1 } else { CRASHES };
+            let crashes = if event == Event::Poison { 1 } else { MAX_CRASHES };
             let sweep = ReapRequest { dead: vec![subject.holder], lapsed: false, limit: 99, crashes };
             store.reap(at(6), &sweep).await.expect("reap");
         }
@@ -98,7 +98,7 @@ async fn happen(store: &Handle, subject: &Subject, event: Event, queue: String) 
         Event::Retry => write(retry(secs(40), &[7])).await,
         Event::Step => write(Outcome::Next).await,
         Event::Yield => write(Outcome::Wait(Wait::YIELD)).await,
-        Event::Park => write(wait_for("other", None)).await,
+        Event::Park => write(wait_for_signal("other", None)).await,
         Event::Wake => {
             store.signal(at(6), &[signal(subject.job, "go", "1", "x")]).await.expect("signal");
         }
@@ -158,7 +158,9 @@ pub async fn every_pair_of_state_and_event(store: Handle) {
 /// Leaves no timer behind that the next subject's `due` would fire first.
 async fn settle(store: &Handle, subject: &Subject) {
     store.fire_timers(at(LATE_WAKE), 99).await.expect("due");
-    let settling =
-        crate::RenewRequest { settled: vec![ClaimNo(1), ClaimNo(2), ClaimNo(3)], ..beat(subject.holder) };
+    let settling = crate::RenewRequest {
+        settled: vec![ClaimNo(1), ClaimNo(2), ClaimNo(3)],
+        ..renew_request(subject.holder)
+    };
     store.renew(at(6), &settling).await.expect("renew");
 }

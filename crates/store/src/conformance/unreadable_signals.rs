@@ -12,14 +12,16 @@ use crate::{AuditFilter, ControlOutcome, JobAction, SignalOutcome};
 
 /// A step that sets aside what it was shown.
 fn sets_aside(job: &ClaimedJob) -> StepWrites {
-    let aside =
-        shown(job).iter().map(|signal| UnreadableSignal::new(signal.number, "it is no number")).collect();
+    let aside = selected_signals(job)
+        .iter()
+        .map(|signal| UnreadableSignal::new(signal.number, "it is no number"))
+        .collect();
     StepWrites { unreadable: aside, ..StepWrites::default() }
 }
 
 /// Commits a job that could not read what it was shown.
 async fn aside(store: &Handle, now: u64, me: WorkerId, job: &ClaimedJob, outcome: Outcome) -> CommitOutcome {
-    commit(store, now, with(change(me, job, outcome), sets_aside(job))).await
+    commit(store, now, with_step(change(me, job, outcome), sets_aside(job))).await
 }
 
 /// What the signals say that were set aside, and why they were.
@@ -41,17 +43,17 @@ async fn number(store: &Handle, text: &str) -> i64 {
 
 /// Parks the first job, sends it a signal, and has that set aside.
 async fn with_one_aside(store: &Handle) -> WorkerId {
-    let me = parked(store, 1, wait_for("go", None)).await;
+    let me = parked(store, 1, wait_for_signal("go", None)).await;
     assert_eq!(send(store, 2, &[to_first("go", "bad")]).await, [WOKE]);
     let job = claim_one(store, 3, me, 2).await;
-    assert_eq!(aside(store, 4, me, &job, wait_for("go", None)).await, CommitOutcome::Committed);
+    assert_eq!(aside(store, 4, me, &job, wait_for_signal("go", None)).await, CommitOutcome::Committed);
     me
 }
 
 pub async fn a_wait_goes_on_as_if_the_signal_had_not_come(store: Handle) {
     let me = with_one_aside(&store).await;
     assert_eq!(state(&store, id(1)).await, State::Waiting);
-    assert!(claim(&store, at(5), &ask(me, 3, 9)).await.is_empty());
+    assert!(claim(&store, at(5), &claim_request(me, 3, 9)).await.is_empty());
     assert_eq!(store.repair(at(5)).await.expect("sweep"), 0, "nothing was forgotten");
     assert_eq!(kept(&store).await, [("bad".to_owned(), "it is no number".to_owned())]);
     let waiting = holds(&store, 1).await.waiting.expect("it is parked");
@@ -62,69 +64,72 @@ pub async fn a_wait_goes_on_as_if_the_signal_had_not_come(store: Handle) {
 
     assert_eq!(send(&store, 6, &[to_first("go", "good")]).await, [WOKE]);
     let job = claim_one(&store, 7, me, 4).await;
-    assert_eq!((texts(&job.inbox), texts(&shown(&job))), (vec!["good".to_owned()], vec!["good".to_owned()]));
+    assert_eq!(
+        (texts(&job.inbox), texts(&selected_signals(&job))),
+        (vec!["good".to_owned()], vec!["good".to_owned()])
+    );
     assert_eq!(consuming(&store, 8, me, &job, done("x")).await, CommitOutcome::Committed);
     assert_eq!(inbox(&store, 1).await, ["bad"], "it is kept for as long as the job is");
 }
 
 pub async fn the_next_of_its_name_ends_the_wait(store: Handle) {
-    let me = parked(&store, 1, wait_for("go", None)).await;
+    let me = parked(&store, 1, wait_for_signal("go", None)).await;
     send(&store, 2, &[to_first("go", "bad"), to_first("go", "good")]).await;
     let job = claim_one(&store, 3, me, 2).await;
-    assert_eq!(aside(&store, 4, me, &job, wait_for("go", None)).await, CommitOutcome::Committed);
+    assert_eq!(aside(&store, 4, me, &job, wait_for_signal("go", None)).await, CommitOutcome::Committed);
     assert_eq!(state(&store, id(1)).await, State::Ready);
-    assert_eq!(texts(&shown(&claim_one(&store, 5, me, 3).await)), ["good"]);
+    assert_eq!(texts(&selected_signals(&claim_one(&store, 5, me, 3).await)), ["good"]);
 }
 
 pub async fn a_wait_for_several_needs_what_was_not_set_aside(store: Handle) {
-    let me = parked(&store, 1, wait_for_some(&["a*", "b"], 2, Some(secs(90)))).await;
+    let me = parked(&store, 1, wait_for_signals(&["a*", "b"], 2, Some(secs(90)))).await;
     send(&store, 2, &[to_first("a", "1"), to_first("b", "2"), to_first("a", "3")]).await;
     let job = claim_one(&store, 3, me, 2).await;
-    assert_eq!(texts(&shown(&job)), ["1", "2", "3"]);
+    assert_eq!(texts(&selected_signals(&job)), ["1", "2", "3"]);
     let bad = UnreadableSignal::new(job.inbox[1].number, "it is no number");
     let step = StepWrites { unreadable: vec![bad], ..StepWrites::default() };
-    let again = wait_for_some(&["a*", "b"], 2, Some(secs(90)));
-    commit(&store, 4, with(change(me, &job, again), step)).await;
+    let again = wait_for_signals(&["a*", "b"], 2, Some(secs(90)));
+    commit(&store, 4, with_step(change(me, &job, again), step)).await;
     assert_eq!(state(&store, id(1)).await, State::Waiting, "there is no b");
     assert_eq!(holds(&store, 1).await.waiting.expect("it is parked").arrived, ["a"]);
     assert_eq!(send(&store, 5, &[to_first("a", "4")]).await, [KEPT]);
     assert_eq!(send(&store, 6, &[to_first("b", "5")]).await, [WOKE]);
-    assert_eq!(texts(&shown(&claim_one(&store, 7, me, 3).await)), ["1", "3", "4", "5"]);
+    assert_eq!(texts(&selected_signals(&claim_one(&store, 7, me, 3).await)), ["1", "3", "4", "5"]);
 }
 
 pub async fn a_wait_ends_by_its_time_though_a_signal_was_set_aside(store: Handle) {
-    let me = parked(&store, 1, wait_for("go", Some(secs(10)))).await;
+    let me = parked(&store, 1, wait_for_signal("go", Some(secs(10)))).await;
     send(&store, 2, &[to_first("go", "bad")]).await;
     let job = claim_one(&store, 3, me, 2).await;
-    aside(&store, 4, me, &job, wait_for("go", Some(secs(7)))).await;
-    due(&store, 11, 9).await;
+    aside(&store, 4, me, &job, wait_for_signal("go", Some(secs(7)))).await;
+    fire_timers(&store, 11, 9).await;
     let job = claim_one(&store, 11, me, 3).await;
     assert!(job.inbox.is_empty() && !job.wait_is_met(), "{job:?}");
 }
 
 pub async fn only_a_change_that_is_written_sets_aside(store: Handle) {
-    let me = parked(&store, 1, wait_for("go", None)).await;
+    let me = parked(&store, 1, wait_for_signal("go", None)).await;
     send(&store, 2, &[to_first("go", "bad")]).await;
     let job = claim_one(&store, 3, me, 2).await;
-    let mut late = with(change(me, &job, wait_for("go", None)), sets_aside(&job));
+    let mut late = with_step(change(me, &job, wait_for_signal("go", None)), sets_aside(&job));
     late.rev.0 += 1;
     assert_eq!(commit(&store, 4, late.clone()).await, CommitOutcome::Fenced, "of another revision");
     (late.rev.0, late.epoch.0) = (late.rev.0 - 1, late.epoch.0 - 1);
     assert_eq!(commit(&store, 4, late).await, CommitOutcome::Fenced, "of another epoch");
     assert!(kept(&store).await.is_empty());
 
-    let step = with(change(me, &job, Outcome::Next), sets_aside(&job));
+    let step = with_step(change(me, &job, Outcome::Next), sets_aside(&job));
     assert_eq!(commit(&store, 5, step.clone()).await, CommitOutcome::Committed, "with a step that goes on");
     assert_eq!(kept(&store).await.len(), 1);
     let number = number(&store, "bad").await;
-    assert_eq!(act(&store, 6, 1, JobAction::RestoreSignal(number)).await, ControlOutcome::Done);
+    assert_eq!(act_on_job(&store, 6, 1, JobAction::RestoreSignal(number)).await, ControlOutcome::Done);
     assert_eq!(commit(&store, 7, step).await, CommitOutcome::Committed, "its answer was lost");
     assert!(kept(&store).await.is_empty(), "and nothing is written");
 }
 
 pub async fn what_was_set_aside_leaves_room_in_the_inbox(store: Handle) {
     let most = store.limits().inbox;
-    let wait = wait_for("go*", None);
+    let wait = wait_for_signal("go*", None);
     let me = parked(&store, 1, wait.clone()).await;
     let signals: Vec<_> = (0..most).map(|n| to_first("go", &n.to_string())).collect();
     send(&store, 2, &signals).await;
@@ -134,11 +139,15 @@ pub async fn what_was_set_aside_leaves_room_in_the_inbox(store: Handle) {
     assert_eq!(aside.len(), most);
     let last = aside.split_off(most - 1);
     let some = StepWrites { unreadable: aside, ..StepWrites::default() };
-    commit(&store, 5, with(change(me, &job, wait.clone()), some)).await;
+    commit(&store, 5, with_step(change(me, &job, wait.clone()), some)).await;
     assert_eq!(send(&store, 6, &[to_first("go", "more")]).await, [KEPT], "it was woken by the last one");
     let job = claim_one(&store, 7, me, 3).await;
-    commit(&store, 8, with(change(me, &job, wait), StepWrites { unreadable: last, ..StepWrites::default() }))
-        .await;
+    commit(
+        &store,
+        8,
+        with_step(change(me, &job, wait), StepWrites { unreadable: last, ..StepWrites::default() }),
+    )
+    .await;
     assert_eq!(kept(&store).await.len(), most);
     let full = send(&store, 9, &[to_first("go", "even more")]).await;
     assert_eq!(full, [SignalOutcome::Full], "nor does what nobody reads grow for ever");
@@ -150,11 +159,18 @@ pub async fn a_signal_is_dropped_by_hand(store: Handle) {
     send(&store, 5, &[to_first("other", "waits")]).await;
     let (bad, other) = (number(&store, "bad").await, number(&store, "waits").await);
     assert!(
-        matches!(act(&store, 6, 1, JobAction::DropSignal(bad + 1_000)).await, ControlOutcome::Refused(_)),
+        matches!(
+            act_on_job(&store, 6, 1, JobAction::DropSignal(bad + 1_000)).await,
+            ControlOutcome::Refused(_)
+        ),
         "no such signal"
     );
-    assert_eq!(act(&store, 6, 2, JobAction::DropSignal(bad)).await, ControlOutcome::Unknown, "no such job");
-    assert_eq!(act(&store, 7, 1, JobAction::DropSignal(bad)).await, ControlOutcome::Done);
+    assert_eq!(
+        act_on_job(&store, 6, 2, JobAction::DropSignal(bad)).await,
+        ControlOutcome::Unknown,
+        "no such job"
+    );
+    assert_eq!(act_on_job(&store, 7, 1, JobAction::DropSignal(bad)).await, ControlOutcome::Done);
     assert_eq!(inbox(&store, 1).await, ["waits"]);
     assert_eq!(
         send(&store, 8, &[to_first("go", "bad")]).await,
@@ -163,11 +179,11 @@ pub async fn a_signal_is_dropped_by_hand(store: Handle) {
     );
     assert_eq!(send(&store, 8, &[to_first("go", "good")]).await, [WOKE]);
     let job = claim_one(&store, 9, me, 4).await;
-    let did = act(&store, 10, 1, JobAction::DropSignal(other)).await;
+    let did = act_on_job(&store, 10, 1, JobAction::DropSignal(other)).await;
     assert!(matches!(did, ControlOutcome::Refused(_)), "the attempt may have read it: {did:?}");
-    consuming(&store, 11, me, &job, wait_for("go", None)).await;
+    consuming(&store, 11, me, &job, wait_for_signal("go", None)).await;
     assert_eq!(
-        act(&store, 12, 1, JobAction::DropSignal(other)).await,
+        act_on_job(&store, 12, 1, JobAction::DropSignal(other)).await,
         ControlOutcome::Done,
         "one that was not set aside"
     );
@@ -185,20 +201,24 @@ pub async fn a_signal_is_restored_by_hand(store: Handle) {
     let me = with_one_aside(&store).await;
     let bad = number(&store, "bad").await;
     let before = gates(&store, &[QUEUE]).await;
-    assert_eq!(act(&store, 5, 1, JobAction::RestoreSignal(bad)).await, ControlOutcome::Done);
+    assert_eq!(act_on_job(&store, 5, 1, JobAction::RestoreSignal(bad)).await, ControlOutcome::Done);
     assert_eq!(state(&store, id(1)).await, State::Ready, "it has what it waits for");
     assert_ne!(gates(&store, &[QUEUE]).await, before);
-    let did = act(&store, 6, 1, JobAction::RestoreSignal(bad)).await;
+    let did = act_on_job(&store, 6, 1, JobAction::RestoreSignal(bad)).await;
     assert!(matches!(did, ControlOutcome::Already(_)), "{did:?}");
     assert!(matches!(
-        act(&store, 6, 1, JobAction::RestoreSignal(bad + 1_000)).await,
+        act_on_job(&store, 6, 1, JobAction::RestoreSignal(bad + 1_000)).await,
         ControlOutcome::Refused(_)
     ));
     send(&store, 6, &[to_first("go", "later")]).await;
     let job = claim_one(&store, 7, me, 4).await;
-    assert_eq!((texts(&shown(&job)), job.due_at), (vec!["bad".to_owned()], t(5)), "it stands where it stood");
-    aside(&store, 8, me, &job, wait_for("stop", None)).await;
-    assert_eq!(act(&store, 9, 1, JobAction::RestoreSignal(bad)).await, ControlOutcome::Done);
+    assert_eq!(
+        (texts(&selected_signals(&job)), job.due_at),
+        (vec!["bad".to_owned()], t(5)),
+        "it stands where it stood"
+    );
+    aside(&store, 8, me, &job, wait_for_signal("stop", None)).await;
+    assert_eq!(act_on_job(&store, 9, 1, JobAction::RestoreSignal(bad)).await, ControlOutcome::Done);
     assert_eq!(state(&store, id(1)).await, State::Waiting, "it waits for another");
 }
 
@@ -208,23 +228,23 @@ pub async fn signals_of_ended_jobs_are_restored_for_their_next_attempt(store: Ha
     send(&store, 5, &[to_first("go", "good")]).await;
     let job = claim_one(&store, 6, me, 4).await;
     commit(&store, 7, change(me, &job, failed(windlass_model::Reason::Stopped))).await;
-    assert_eq!(act(&store, 8, 1, JobAction::RestoreSignal(bad)).await, ControlOutcome::Done);
-    assert_eq!(act(&store, 9, 1, JobAction::Retry).await, ControlOutcome::Done);
-    assert_eq!(texts(&shown(&claim_one(&store, 10, me, 5).await)), ["bad"]);
+    assert_eq!(act_on_job(&store, 8, 1, JobAction::RestoreSignal(bad)).await, ControlOutcome::Done);
+    assert_eq!(act_on_job(&store, 9, 1, JobAction::Retry).await, ControlOutcome::Done);
+    assert_eq!(texts(&selected_signals(&claim_one(&store, 10, me, 5).await)), ["bad"]);
 }
 
 pub async fn the_number_of_a_signal_is_given_once(store: Handle) {
     let me = with_one_aside(&store).await;
     let bad = number(&store, "bad").await;
-    assert_eq!(act(&store, 5, 1, JobAction::DropSignal(bad)).await, ControlOutcome::Done);
+    assert_eq!(act_on_job(&store, 5, 1, JobAction::DropSignal(bad)).await, ControlOutcome::Done);
     assert_eq!(send(&store, 6, &[to_first("go", "good")]).await, [WOKE]);
-    let again = act(&store, 7, 1, JobAction::DropSignal(bad)).await;
+    let again = act_on_job(&store, 7, 1, JobAction::DropSignal(bad)).await;
     assert!(matches!(again, ControlOutcome::Refused(_)), "{again:?}");
     let job = claim_one(&store, 8, me, 3).await;
-    assert_eq!(texts(&shown(&job)), ["good"]);
+    assert_eq!(texts(&selected_signals(&job)), ["good"]);
     // Nor when it was consumed.
     let good = number(&store, "good").await;
-    consuming(&store, 9, me, &job, wait_for("go", None)).await;
+    consuming(&store, 9, me, &job, wait_for_signal("go", None)).await;
     send(&store, 10, &[to_first("go", "last")]).await;
     assert!(number(&store, "last").await > good && good > bad);
 }
@@ -234,10 +254,10 @@ pub async fn a_signal_that_is_dropped_is_handed_to_nobody(store: Handle) {
     for n in 1..=30_u32 {
         submit(&store, &[machine(n, "Begin")]).await;
         let job = claim_one(&store, 0, me, i64::from(n) * 2).await;
-        commit(&store, 1, change(me, &job, wait_for("go", None))).await;
+        commit(&store, 1, change(me, &job, wait_for_signal("go", None))).await;
         send(&store, 2, &[signal(id(n), "go", "1", "x")]).await;
         let number = store.inspect().inbox(id(n), 9).await.expect("inbox")[0].number;
-        let ask = ask(me, i64::from(n) * 2 + 1, 1);
+        let ask = claim_request(me, i64::from(n) * 2 + 1, 1);
         let taker = async move |store: Handle| store.claim(at(3), &ask).await.expect("claim").jobs;
         let dropper = async move |store: Handle| {
             let by = crate::Actor::new("someone");

@@ -1,4 +1,4 @@
-//! Jobs submitted in transactions of others.
+//! Submitting in transactions of the caller: by the library, and by hand.
 
 use std::{path::Path, sync::Arc};
 
@@ -31,7 +31,7 @@ fn append(conn: &Connection, jobs: &[NewJob]) {
     jobs.iter().for_each(|job| submit_in(conn, job, &Limits::default()).expect("append"));
 }
 
-/// Everything about a job that may be given.
+/// A job with every setting that an arrival may have.
 fn full(n: u32) -> NewJob {
     let mut new = NewJob {
         key: Some("k".into()),
@@ -43,17 +43,17 @@ fn full(n: u32) -> NewJob {
         options: Some("{\"a\":1}".into()),
         input: Payload { codec: 3, bytes: vec![0, 1, 255] },
         stage: Some("Begin".into()),
-        ..job_in(n, "other", "aside")
+        ..job_in(n, "other", "side")
     };
     new.kind.version = 4;
     new.digest = [7; 16];
     new.settings.timeout = Some(secs(9));
-    new.settings.serial = keyed(n, "serial").settings.serial;
+    new.settings.serial = serial_job(n, "serial").settings.serial;
     new
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_job_is_there_if_the_transaction_commits() {
+async fn a_job_exists_if_and_only_if_the_callers_transaction_commits() {
     let (_folder, store, mut conn) = open();
     conn.execute_batch("create table orders_of_shop (n integer)").expect("a table");
     let tx = conn.transaction().expect("begin");
@@ -67,7 +67,7 @@ async fn a_job_is_there_if_the_transaction_commits() {
     let tx = conn.transaction().expect("begin");
     tx.execute("insert into orders_of_shop values (2)", []).expect("insert");
     submit_in(&tx, &full(1), &Limits::default()).expect("append");
-    assert_eq!(store.inspect().holds(id(1)).await.expect("holds"), None, "not before it commits");
+    assert_eq!(store.inspect().holds(id(1)).await.expect("holds"), None, "not visible before the commit");
     tx.commit().expect("commit");
     assert_ne!(gates(&store, &[TIMER_GATE]).await, before);
     assert!(holds(&store, 1).await.arriving);
@@ -79,7 +79,7 @@ async fn a_job_is_there_if_the_transaction_commits() {
     assert!(!holds(&store, 1).await.arriving);
     let kept = view(&store, id(1)).await;
     let (new, summary) = (full(1), &kept.summary);
-    assert_eq!((summary.kind.as_str(), summary.version, summary.queue.as_str()), ("other", 4, "aside"));
+    assert_eq!((summary.kind.as_str(), summary.version, summary.queue.as_str()), ("other", 4, "side"));
     assert_eq!((summary.key.as_deref(), summary.priority, summary.state), (Some("k"), -7, State::Scheduled));
     assert_eq!((summary.submitted_at, summary.due_at, kept.deadline_at), (t(10), t(15), new.deadline_at));
     assert_eq!((kept.parent, kept.tags, kept.options), (new.parent, new.tags, new.options));
@@ -91,9 +91,9 @@ async fn a_job_is_there_if_the_transaction_commits() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn arrivals_go_through_the_same_gates_as_submits() {
+async fn arrivals_follow_the_same_flow_control_as_submits() {
     let (_folder, store, conn) = open();
-    rule(&store, 0, AdminAction::Limit(RateLimit::per("api", 1, secs(10)))).await;
+    administer(&store, 0, AdminAction::Limit(RateLimit::per("api", 1, secs(10)))).await;
     let mut charged = job_in(3, "new", "fresh");
     charged.settings.rate = Some(Box::new(RateCharge { limit: "api".into(), weight: 1 }));
     let unique = Unique { key: "u".into(), scope: States::LIVE, within: None, conflict: Conflict::Replace };
@@ -102,23 +102,27 @@ async fn arrivals_go_through_the_same_gates_as_submits() {
     let mut replaces = job(5);
     replaces.settings.unique = Some(Box::new(unique));
     let large = NewJob { input: Payload::json(vec![b'1'; 100_000]), ..job(6) };
-    append(&conn, &[keyed(1, "k"), keyed(2, "k"), charged, named, replaces, large.clone()]);
+    append(&conn, &[serial_job(1, "k"), serial_job(2, "k"), charged, named, replaces, large.clone()]);
     assert_eq!(store.fire_timers(at(0), 99).await.expect("due").admitted, 6);
     let me = worker(&store, 1).await;
-    let taken = claim(&store, at(1), &ask(me, 1, 9)).await;
-    assert_eq!(ids(&taken), [1, 5, 6].map(id), "one of the key, and the one that replaced the other");
-    assert_eq!(taken[2].input, large.input);
+    let claimed = claim(&store, at(1), &claim_request(me, 1, 9)).await;
+    assert_eq!(
+        ids(&claimed),
+        [1, 5, 6].map(id),
+        "one job of the serial key, and the job that replaced the other"
+    );
+    assert_eq!(claimed[2].input, large.input);
     assert_eq!(state(&store, id(4)).await, State::Cancelled);
     let fresh = windlass_store::ClaimRequest {
         queue: "fresh".into(),
         kinds: [kind("new", 1)].into(),
-        ..ask(me, 2, 9)
+        ..claim_request(me, 2, 9)
     };
     assert_eq!(ids(&claim(&store, at(1), &fresh).await), [id(3)]);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_cannot_be_put_in_is_a_failed_job_and_holds_up_nobody() {
+async fn an_invalid_arrival_becomes_a_failed_job_and_blocks_no_others() {
     let (_folder, store, conn) = open();
     let (long, nul) = ("q".repeat(200), "a\0b");
     let columns: [(&str, &dyn rusqlite::ToSql, &str); 18] = [
@@ -142,7 +146,7 @@ async fn what_cannot_be_put_in_is_a_failed_job_and_holds_up_nobody() {
         ("codec", &256, "column codec"),
     ];
     for (n, (column, value, _)) in columns.iter().enumerate() {
-        // The valid ones between them must not notice.
+        // Valid arrivals between them, which must be admitted.
         append(&conn, &[job(1_000 + n as u32)]);
         let sql = format!(
             "insert into windlass_arrivals (id, {}) values (?1, ?2{})",
@@ -171,7 +175,7 @@ async fn what_cannot_be_put_in_is_a_failed_job_and_holds_up_nobody() {
     assert_eq!((fired.admitted, fired.next_at), (columns.len() * 2 + 2, None));
     for (n, (column, _, text)) in columns.iter().enumerate() {
         let kept = view(&store, id(n as u32)).await;
-        let message = kept.failure.expect("it says why").message;
+        let message = kept.failure.expect("it has a failure").message;
         assert_eq!(
             (kept.summary.state, kept.summary.reason),
             (State::Failed, Some(Reason::Refused)),
@@ -181,7 +185,7 @@ async fn what_cannot_be_put_in_is_a_failed_job_and_holds_up_nobody() {
         assert_eq!(state(&store, id(1_000 + n as u32)).await, State::Ready);
     }
     for (n, text) in [(90, "neither bytes nor text"), (91, "more than the 1048576")] {
-        let failure = view(&store, id(n)).await.failure.expect("it says why");
+        let failure = view(&store, id(n)).await.failure.expect("it has a failure");
         assert!(failure.message.contains(text) && failure.class == "refused", "{failure}");
     }
     let mut bad = job(95);
@@ -189,12 +193,12 @@ async fn what_cannot_be_put_in_is_a_failed_job_and_holds_up_nobody() {
     let error = submit_in(&conn, &bad, &Limits::default()).expect_err("refused");
     assert!(matches!(error, Error::Invalid(_)), "{error}");
     let signalled = NewJob { signals: vec![signal(id(1), "go", "1", "x")], ..job(1) };
-    let error = submit_in(&conn, &signalled, &Limits::default()).expect_err("there is no place for them");
+    let error = submit_in(&conn, &signalled, &Limits::default()).expect_err("arrivals have no signals");
     assert!(error.to_string().contains("send them after"), "{error}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_the_database_refuses_is_a_failed_job_too() {
+async fn an_arrival_that_the_database_refuses_becomes_a_failed_job() {
     let (_folder, store, conn) = open();
     conn.execute_batch(
         "create trigger poison before insert on windlass_jobs when new.options = '\"poison\"'
@@ -205,12 +209,12 @@ async fn what_the_database_refuses_is_a_failed_job_too() {
     assert_eq!(store.fire_timers(at(1), 9).await.expect("due").admitted, 3);
     let kept = view(&store, id(2)).await;
     assert_eq!((kept.summary.state, kept.summary.reason), (State::Failed, Some(Reason::Refused)));
-    assert!(kept.failure.expect("it says why").message.contains("poison"));
+    assert!(kept.failure.expect("it has a failure").message.contains("poison"));
     assert_eq!(count(&store, State::Ready).await, 2);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_taken_key_or_name_makes_a_cancelled_job_that_says_whose_it_is() {
+async fn an_arrival_with_a_taken_key_or_unique_name_becomes_a_cancelled_job_that_names_the_holder() {
     let (_folder, store, conn) = open();
     let with_key = |n| NewJob { key: Some("k".into()), tags: vec!["red".into()], ..job(n) };
     let with_name = |n, conflict| {
@@ -224,7 +228,7 @@ async fn a_taken_key_or_name_makes_a_cancelled_job_that_says_whose_it_is() {
     assert_eq!(store.fire_timers(at(1), 9).await.expect("due").admitted, 3);
     for (n, owner, what) in [(3, 1, "its key"), (4, 2, "its unique name"), (5, 2, "its unique name")] {
         let kept = view(&store, id(n)).await;
-        let failure = kept.failure.expect("it says why");
+        let failure = kept.failure.expect("it has a failure");
         assert_eq!(
             (kept.summary.state, kept.summary.key, failure.class.as_ref()),
             (State::Cancelled, None, "duplicate")
@@ -234,17 +238,21 @@ async fn a_taken_key_or_name_makes_a_cancelled_job_that_says_whose_it_is() {
             "{failure}"
         );
     }
-    let by_key = windlass_store::Filter { key: Some("k".into()), ..all() };
+    let by_key = windlass_store::Filter { key: Some("k".into()), ..all_jobs() };
     assert_eq!(list(&store, by_key).await, [id(1)]);
     assert!(
-        matches!(act(&store, 2, 4, JobAction::Retry).await, ControlOutcome::Refused(_)),
-        "the name is taken still"
+        matches!(act_on_job(&store, 2, 4, JobAction::Retry).await, ControlOutcome::Refused(_)),
+        "its unique name is still taken"
     );
-    assert_eq!(act(&store, 2, 3, JobAction::Retry).await, ControlOutcome::Done, "without its key it may run");
+    assert_eq!(
+        act_on_job(&store, 2, 3, JobAction::Retry).await,
+        ControlOutcome::Done,
+        "it was kept without its key"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn ids_that_are_there_are_dropped() {
+async fn arrivals_with_an_existing_id_are_dropped() {
     let (_folder, store, conn) = open();
     submit(&store, &[job(1), job(2)]).await;
     let before = (view(&store, id(1)).await, view(&store, id(2)).await);
@@ -252,20 +260,20 @@ async fn ids_that_are_there_are_dropped() {
     let fired = store.fire_timers(at(1), 9).await.expect("due");
     assert_eq!((fired.admitted, fired.next_at), (1, None));
     assert_eq!((view(&store, id(1)).await, view(&store, id(2)).await), before);
-    assert_eq!(list(&store, all()).await, [3, 2, 1].map(id));
+    assert_eq!(list(&store, all_jobs()).await, [3, 2, 1].map(id));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn batches_are_bounded_in_order_and_the_gate_never_stands_still() {
+async fn arrivals_are_admitted_in_order_in_bounded_batches_and_each_moves_the_gate() {
     let (_folder, store, conn) = open();
     append(&conn, &jobs(1, 5));
     let none = store.fire_timers(at(1), 0).await.expect("due");
-    assert_eq!((none.admitted, none.next_at), (0, Some(t(1))), "a limit of none puts in none");
+    assert_eq!((none.admitted, none.next_at), (0, Some(t(1))), "a limit of 0 admits none");
     let first = store.fire_timers(at(1), 3).await.expect("due");
-    assert_eq!((first.admitted, first.next_at), (3, Some(t(1))), "there is more");
-    assert_eq!(list(&store, all()).await, [3, 2, 1].map(id));
+    assert_eq!((first.admitted, first.next_at), (3, Some(t(1))), "there are more");
+    assert_eq!(list(&store, all_jobs()).await, [3, 2, 1].map(id));
     assert_eq!(store.fire_timers(at(1), 3).await.expect("due").next_at, None);
-    // The numbers of arrivals begin again when the table is empty, which must not look like nothing.
+    // The numbers of arrivals start again once the table is empty; the gate must move all the same.
     let mut seen = vec![gates(&store, &[TIMER_GATE]).await[0]];
     for n in 10..20 {
         append(&conn, &[job(n)]);
@@ -278,7 +286,7 @@ async fn batches_are_bounded_in_order_and_the_gate_never_stands_still() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_row_written_by_hand_needs_little() {
+async fn a_row_written_by_hand_needs_only_an_id_a_kind_and_an_input() {
     let (_folder, store, conn) = open();
     conn.execute(
         "insert into windlass_arrivals (id, kind, input) values (?1, 'work', '{\"a\":1}')",

@@ -1,4 +1,4 @@
-//! Real jobs and changes of random ones: what [`super::ops`] draws, [`super::agree`] calls the stores with.
+//! Real jobs and changes of random ones: what [`ops`](super::ops) draws, [the parent module](super) calls the stores with.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use windlass_model::{
 };
 
 use super::{
-    kit::signal,
+    super::kit::signal,
     ops::{Draft, Edit, Log, Move, Sprout},
 };
 

@@ -17,12 +17,15 @@ use windlass_model::{
     Rev, Signal, State, StepWrites, Time, WorkerId, branch::BRANCH_SIGNAL,
 };
 
-use super::{
-    kept,
-    kit::{BEGIN, Handle, all, id, kind, payload},
-    make::{self, QUEUES, STAGES, limit},
+mod build;
+pub mod ops;
+mod regressions;
+
+use self::{
+    build::{QUEUES, STAGES, limit},
     ops::{Draft, Edit, IDS, Op, growing, sequence},
 };
+use super::kit::{BEGIN, Handle, all_jobs, id, kind, payload};
 use crate::{
     Actor, AdminAction, AuditFilter, BranchChildFilter, CANCEL_GATE, ChildStates, ClaimBatch, ClaimOnSubmit,
     ClaimRequest, Error, Filter, Fork, Holds, JobAction, LimitView, NewWorker, Prune, RateHold, ReapRequest,
@@ -38,20 +41,20 @@ const LEASE: Duration = Duration::from_secs(90);
 
 /// Runs the kept sequences and then `cases` random ones, on fresh stores and on the memory store, and panics with the shortest
 /// sequence on which they disagree. PROPTEST_CASES overrides the number, and PROPTEST_RNG_SEED the seed, which is printed.
-pub fn random<K>(cases: u32, open: impl AsyncFn() -> (K, Handle)) {
+pub fn run<K>(cases: u32, open: impl AsyncFn() -> (K, Handle)) {
     let runtime = runtime();
-    let kept = kept::sequences().into_iter();
+    let kept = regressions::sequences().into_iter();
     let failed = kept.filter_map(|(name, ops)| Some((name, runtime.block_on(once(&open, &ops)).err()?)));
     let failed: Vec<String> = failed.map(|(name, why)| format!("{name}: {why}")).collect();
     assert!(failed.is_empty(), "of the kept sequences:\n{}", failed.join("\n"));
-    run(config(cases), &sequence(MOST), &runtime, &open);
+    check(config(cases), &sequence(MOST), &runtime, &open);
 }
 
 /// The same with random sequences in which branches grow, half as many as PROPTEST_CASES says: they are longer, and more comes
 /// of their calls.
-pub fn random_branches<K>(cases: u32, open: impl AsyncFn() -> (K, Handle)) {
+pub fn run_with_branches<K>(cases: u32, open: impl AsyncFn() -> (K, Handle)) {
     let all = config(cases * 2);
-    run(Config { cases: all.cases.div_ceil(2), ..all }, &growing(MOST), &runtime(), &open);
+    check(Config { cases: all.cases.div_ceil(2), ..all }, &growing(MOST), &runtime(), &open);
 }
 
 fn runtime() -> tokio::runtime::Runtime {
@@ -69,7 +72,7 @@ fn config(cases: u32) -> Config {
     config
 }
 
-fn run<K>(
+fn check<K>(
     config: Config,
     sequences: &impl Strategy<Value = Vec<Op>>,
     runtime: &tokio::runtime::Runtime,
@@ -86,7 +89,7 @@ fn run<K>(
         Ok(()) => {}
         Err(TestError::Fail(why, ops)) => panic!(
             "{why}\nfound with {again}; the shortest sequence, to be added to conformance/kept.rs:\n{}",
-            kept::text(&ops)
+            regressions::text(&ops)
         ),
         Err(error) => panic!("{error} (with {again})"),
     }
@@ -229,7 +232,7 @@ impl Pair {
                 }
             }
             Op::Signal { signals } => {
-                let signal = |(to, name, dedup): &(u8, u8, u8)| make::signal_to(self.id(*to), *name, *dedup);
+                let signal = |(to, name, dedup): &(u8, u8, u8)| build::signal_to(self.id(*to), *name, *dedup);
                 let signals: Vec<_> = signals.iter().map(signal).collect();
                 on_both!(self, |store| store.signal(now, &signals));
             }
@@ -275,7 +278,7 @@ impl Pair {
                     .map(|n| (self.held[n].0, &self.held[n].1[0]));
                 let back: Vec<_> = held
                     .filter(|(_, job)| seen.insert(job.id))
-                    .map(|(worker, job)| super::kit::held(worker, job))
+                    .map(|(worker, job)| super::kit::job_claim(worker, job))
                     .collect();
                 on_both!(self, |store| store.release(now, &back));
             }
@@ -432,7 +435,7 @@ impl Pair {
 
     /// Compares what everyone can see; with `detail`, all of every job.
     async fn compare(&mut self, detail: bool) -> Result<(), String> {
-        let jobs = on_both!(self, |store| store.inspect().jobs(&all())).unwrap_or_default();
+        let jobs = on_both!(self, |store| store.inspect().jobs(&all_jobs())).unwrap_or_default();
         on_both!(self, |store| sorted(store.inspect().state_counts(5)));
         on_both!(self, |store| sorted(store.inspect().workers()));
         self.gates_moved().await?;
@@ -465,8 +468,12 @@ impl Pair {
                 on_both!(self, |store| store.inspect().transition_counts(kind, 5));
             }
             for state in State::ALL {
-                let filter =
-                    Filter { state: Some(state), stage: Some(STAGES[0].into()), version: Some(2), ..all() };
+                let filter = Filter {
+                    state: Some(state),
+                    stage: Some(STAGES[0].into()),
+                    version: Some(2),
+                    ..all_jobs()
+                };
                 on_both!(self, |store| store.inspect().jobs(&filter));
                 on_both!(self, |store| store.inspect().jobs(&Filter { stage: None, ..filter.clone() }));
             }
@@ -552,7 +559,7 @@ impl Pair {
     fn jobs(&self, drafts: &[Draft]) -> Vec<NewJob> {
         let mut jobs = Vec::new();
         for (draft, first) in drafts.iter().zip(firsts(drafts)) {
-            jobs.push(make::job(&Draft { input: draft.input, ..first.clone() }, self.now, |n| self.id(n)));
+            jobs.push(build::job(&Draft { input: draft.input, ..first.clone() }, self.now, |n| self.id(n)));
         }
         jobs
     }
@@ -581,13 +588,13 @@ impl Pair {
         let rev = Rev(job.rev.0 + i32::from(edit.rev));
         let step = edit.step.as_ref().map(|step| {
             let children = self.jobs(&step.children).into_iter().zip(firsts(&step.children));
-            let children = children.map(|(child, draft)| make::child(draft, child)).collect();
+            let children = children.map(|(child, draft)| build::child(draft, child)).collect();
             let promoted = self.jobs(&step.promoted).into_iter().zip(firsts(&step.promoted));
             let promoted =
-                promoted.map(|(child, draft)| make::promoted(draft, child, job.branch_member)).collect();
+                promoted.map(|(child, draft)| build::promoted(draft, child, job.branch_member)).collect();
             // Places in the journal come from the revision that the change says it follows.
             let job = &ClaimedJob { rev, ..job.clone() };
-            Box::new(make::step(step, job, known, children, promoted))
+            Box::new(build::step(step, job, known, children, promoted))
         });
         Change {
             job: job.id,
@@ -601,7 +608,7 @@ impl Pair {
             parent: job.parent,
             branch_member: job.branch_member,
             step,
-            outcome: make::outcome(edit, self.stores[0].limits().payload, rev),
+            outcome: build::outcome(edit, self.stores[0].limits().payload, rev),
         }
     }
 }

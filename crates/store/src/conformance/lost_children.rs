@@ -2,7 +2,7 @@
 
 use windlass_model::{ClaimNo, Epoch, State, WorkerId};
 
-use super::{branches::*, kit::*, watches::*};
+use super::{branch_watches::*, branches::*, kit::*};
 use crate::ControlOutcome;
 
 /// `forget` takes away the record of a claim, and leaves its jobs as they are.
@@ -19,14 +19,14 @@ pub async fn a_lost_child_is_found_although_others_end(
     assert_eq!(others.len(), 9);
     // All others have begun, and one of them ends between any two looks.
     for other in &others {
-        commit(&store, 4, change(me, other, wait_for("go", None))).await;
+        commit(&store, 4, change(me, other, wait_for_signal("go", None))).await;
     }
     let mut found = Vec::new();
     for n in 0..others.len() as u32 {
         let now = 10 + 300 * u64::from(n);
         found.push(poll(&store, now).await.redelivered);
         // The first one is the one that was lost.
-        assert_eq!(act(&store, now + 1, 3 + n, cancel(0)).await, ControlOutcome::Done);
+        assert_eq!(act_on_job(&store, now + 1, 3 + n, cancel(0)).await, ControlOutcome::Done);
     }
     assert_eq!(
         found,

@@ -19,7 +19,7 @@ pub async fn a_claim_against_its_reaper_leaves_nothing_stuck(store: Handle) {
         let claimer = async move |store: Handle| {
             let mut taken = 0;
             for number in 1..=EACH {
-                match store.claim(at(1), &ask(victim, i64::from(number), 1)).await {
+                match store.claim(at(1), &claim_request(victim, i64::from(number), 1)).await {
                     Ok(haul) => taken += haul.jobs.len(),
                     Err(Error::Dead) => break,
                     Err(error) => panic!("{error}"),
@@ -36,7 +36,7 @@ pub async fn a_claim_against_its_reaper_leaves_nothing_stuck(store: Handle) {
         };
         let (taken, reaped) = both(&store, claimer, reaper).await;
         assert_eq!((reaped.workers, reaped.returned), (vec![victim], taken), "round {n}");
-        assert_eq!(claims(&store, victim).await, 0, "no claim of a dead worker is left behind");
+        assert_eq!(claim_count(&store, victim).await, 0, "no claim of a dead worker is left behind");
         assert_eq!(count(&store, State::Ready).await, EACH as usize, "round {n}: nothing is stuck");
         assert_eq!(drain(&store, n).await.len(), EACH as usize);
     }
@@ -49,7 +49,10 @@ pub async fn a_birth_against_its_reaper_leaves_nothing_stuck(store: Handle) {
             let mut born_claimed = 0;
             for k in 0..EACH {
                 let batch = [job(n * EACH + k)];
-                let told = store.submit(at(1), &batch, born(victim, i64::from(k) + 1)).await.expect("submit");
+                let told = store
+                    .submit(at(1), &batch, claim_on_submit(victim, i64::from(k) + 1))
+                    .await
+                    .expect("submit");
                 born_claimed += usize::from(matches!(told[0], SubmitOutcome::New { claimed: Some(_) }));
                 tokio::task::yield_now().await;
             }
@@ -74,7 +77,7 @@ async fn against_commit<F>(
 {
     let (worker, taken) = round(store, n).await;
     let changes = all_done(worker, &taken);
-    let back = taken.iter().map(|job| held(worker, job)).collect();
+    let back = taken.iter().map(|job| job_claim(worker, job)).collect();
     let committer = async move |store: Handle| {
         let mut verdicts = Vec::new();
         for chunk in changes.chunks(2) {
@@ -120,7 +123,7 @@ pub async fn commit_against_expiry_has_one_winner(store: Handle) {
         let worker = worker(&store, i64::from(n) + 1).await;
         let with_deadline = |job| NewJob { deadline_at: Some(t(100)), ..job };
         submit(&store, &jobs(n * EACH, EACH).into_iter().map(with_deadline).collect::<Vec<_>>()).await;
-        let taken = claim(&store, at(0), &ask(worker, 1, EACH as usize)).await;
+        let taken = claim(&store, at(0), &claim_request(worker, 1, EACH as usize)).await;
         let mut changes = all_done(worker, &taken);
         changes.reverse();
         let wanted = changes.clone();
@@ -161,9 +164,9 @@ pub async fn expiry_against_every_way_back_leaves_no_ghost(store: Handle) {
         let worker = worker(&store, i64::from(n) + 1).await;
         let with_deadline = |job| NewJob { deadline_at: Some(t(100)), ..job };
         submit(&store, &jobs(n * EACH, EACH).into_iter().map(with_deadline).collect::<Vec<_>>()).await;
-        let taken = claim(&store, at(0), &ask(worker, 1, EACH as usize)).await;
+        let taken = claim(&store, at(0), &claim_request(worker, 1, EACH as usize)).await;
         let back = async move |store: Handle| {
-            let back: Vec<_> = taken[..2].iter().map(|job| held(worker, job)).collect();
+            let back: Vec<_> = taken[..2].iter().map(|job| job_claim(worker, job)).collect();
             store.release(at(100), &back).await.expect("release");
             let changes = taken[2..6].iter().enumerate();
             let retried = |(k, job)| change(worker, job, retry(secs(k as u64 % 2 * 50), &[]));

@@ -15,17 +15,17 @@ fn telling(children: &[NewJob]) -> StepWrites {
 
 /// Claims the first job and has it submit children and go on.
 async fn goes_on(store: &Handle, children: &[NewJob]) -> (WorkerId, ClaimedJob) {
-    let (me, job) = running(store, 1).await;
-    let step = with(change(me, &job, Outcome::Next), telling(children));
+    let (me, job) = running_job(store, 1).await;
+    let step = with_step(change(me, &job, Outcome::Next), telling(children));
     assert_eq!(commit(store, 1, step).await, CommitOutcome::Committed);
-    (me, further(&job))
+    (me, after_step(&job))
 }
 
 /// The same, and has it wait for one of them to end.
 async fn waits(store: &Handle, children: &[NewJob]) -> WorkerId {
     let (me, job) = goes_on(store, children).await;
     assert_eq!(
-        commit(store, 1, change(me, &job, wait_for(CHILD_SIGNAL, None))).await,
+        commit(store, 1, change(me, &job, wait_for_signal(CHILD_SIGNAL, None))).await,
         CommitOutcome::Committed
     );
     me
@@ -38,7 +38,7 @@ fn of(n: u32) -> String {
 
 /// Claims all that is ready.
 async fn take(store: &Handle, now: u64, me: WorkerId, number: i64) -> Vec<ClaimedJob> {
-    claim(store, at(now), &ask(me, number, 99)).await
+    claim(store, at(now), &claim_request(me, number, 99)).await
 }
 
 pub async fn a_parked_parent_is_woken_by_the_end_of_a_child(store: Handle) {
@@ -52,7 +52,7 @@ pub async fn a_parked_parent_is_woken_by_the_end_of_a_child(store: Handle) {
     let [signal] = &parent.inbox[..] else { panic!("{:?}", parent.inbox) };
     assert_eq!((signal.name.as_str(), signal.at), (CHILD_SIGNAL, t(3)));
     assert_eq!(signal.payload, payload(&of(3)));
-    let step = with(change(me, &parent, wait_for(CHILD_SIGNAL, None)), consume(&parent));
+    let step = with_step(change(me, &parent, wait_for_signal(CHILD_SIGNAL, None)), consume(&parent));
     commit(&store, 5, step).await;
     assert_eq!(state(&store, id(1)).await, State::Waiting, "the first was consumed");
     commit(&store, 6, change(me, &children[0], failed(Reason::Stopped))).await;
@@ -67,18 +67,18 @@ pub async fn an_end_before_the_wait_is_not_lost(store: Handle) {
         commit(&store, 2, change(me, &child, done("x"))).await;
     }
     assert_eq!(inbox(&store, 1).await, [of(2), of(3)], "it runs, and is told");
-    commit(&store, 3, change(me, &job, wait_for_some(&[&format!("{CHILD_SIGNAL}*")], 1, None))).await;
+    commit(&store, 3, change(me, &job, wait_for_signals(&[&format!("{CHILD_SIGNAL}*")], 1, None))).await;
     let parent = claim_one(&store, 3, me, 3).await;
-    assert_eq!(texts(&shown(&parent)), [of(2), of(3)]);
+    assert_eq!(texts(&selected_signals(&parent)), [of(2), of(3)]);
 }
 
 pub async fn a_batch_may_end_a_child_and_park_its_parent(store: Handle) {
     for (n, parent_first) in [(1, true), (11, false)] {
-        let (me, job) = running(&store, n).await;
-        commit(&store, 1, with(change(me, &job, Outcome::Next), telling(&[self::job(n + 1)]))).await;
+        let (me, job) = running_job(&store, n).await;
+        commit(&store, 1, with_step(change(me, &job, Outcome::Next), telling(&[self::job(n + 1)]))).await;
         let child = claim_one(&store, 1, me, 2).await;
         let mut batch = vec![
-            change(me, &further(&job), wait_for(CHILD_SIGNAL, Some(secs(99)))),
+            change(me, &after_step(&job), wait_for_signal(CHILD_SIGNAL, Some(secs(99)))),
             change(me, &child, done("x")),
         ];
         if !parent_first {
@@ -89,15 +89,15 @@ pub async fn a_batch_may_end_a_child_and_park_its_parent(store: Handle) {
         assert_eq!(state(&store, id(n)).await, State::Ready);
         assert_eq!(claim_one(&store, 2, me, 3).await.id, id(n));
     }
-    assert_eq!(due(&store, 500, 9).await.woken, 0, "the waits are over");
+    assert_eq!(fire_timers(&store, 500, 9).await.woken, 0, "the waits are over");
 }
 
 pub async fn a_batch_may_end_a_child_and_then_its_parent(store: Handle) {
     for (n, child_first) in [(1, true), (11, false)] {
-        let (me, job) = running(&store, n).await;
-        commit(&store, 1, with(change(me, &job, Outcome::Next), telling(&[self::job(n + 1)]))).await;
+        let (me, job) = running_job(&store, n).await;
+        commit(&store, 1, with_step(change(me, &job, Outcome::Next), telling(&[self::job(n + 1)]))).await;
         let child = claim_one(&store, 1, me, 2).await;
-        let mut batch = vec![change(me, &child, done("x")), change(me, &further(&job), done("y"))];
+        let mut batch = vec![change(me, &child, done("x")), change(me, &after_step(&job), done("y"))];
         if !child_first {
             batch.reverse();
         }
@@ -125,7 +125,7 @@ pub async fn every_end_of_a_child_is_told(store: Handle) {
     };
     // The last one is taken alone, twice.
     let (two, three) = (worker(&store, 2).await, worker(&store, 3).await);
-    act(&store, 2, 9, JobAction::Priority(-50)).await;
+    act_on_job(&store, 2, 9, JobAction::Priority(-50)).await;
     assert_eq!(claim_one(&store, 2, two, 1).await.id, id(9));
     let taken = take(&store, 2, me, 2).await;
     assert_eq!(ids(&taken), [2, 3, 4, 5, 7, 8].map(id));
@@ -135,19 +135,19 @@ pub async fn every_end_of_a_child_is_told(store: Handle) {
     ended(3, "failed").await;
     commit(&store, 3, change(me, &taken[2], cancelled())).await;
     ended(4, "cancelled by itself").await;
-    assert_eq!(due(&store, 5, 9).await.expired, 1);
+    assert_eq!(fire_timers(&store, 5, 9).await.expired, 1);
     ended(5, "expired").await;
-    assert_eq!(act(&store, 6, 6, cancel(9)).await, ControlOutcome::Done);
+    assert_eq!(act_on_job(&store, 6, 6, cancel(9)).await, ControlOutcome::Done);
     ended(6, "cancelled while scheduled").await;
-    assert_eq!(act(&store, 6, 7, cancel(0)).await, ControlOutcome::CancelRequested);
-    assert_eq!(due(&store, 6, 9).await.cancelled, 1);
+    assert_eq!(act_on_job(&store, 6, 7, cancel(0)).await, ControlOutcome::CancelRequested);
+    assert_eq!(fire_timers(&store, 6, 9).await.cancelled, 1);
     ended(7, "told to end, and ended").await;
-    store.release(at(7), &[held(me, &taken[5])]).await.expect("release");
+    store.release(at(7), &[job_claim(me, &taken[5])]).await.expect("release");
     let told = store.submit(at(7), &[named(job(50))], None).await.expect("submit");
     assert_eq!(told, [SubmitOutcome::Replaced { id: id(8) }]);
     ended(8, "replaced").await;
     reap(&store, 8, two).await;
-    assert_eq!(claim(&store, at(8), &ask_alone(three, 1)).await[0].id, id(9));
+    assert_eq!(claim(&store, at(8), &solo_claim_request(three, 1)).await[0].id, id(9));
     let sweep = ReapRequest { dead: vec![three], lapsed: false, limit: 9, crashes: 1 };
     assert_eq!(store.reap(at(9), &sweep).await.expect("reap").poisoned, 1);
     ended(9, "poisoned").await;
@@ -158,10 +158,10 @@ pub async fn a_child_that_comes_back_has_not_ended(store: Handle) {
     let child = claim_one(&store, 2, me, 2).await;
     commit(&store, 2, change(me, &child, retry(secs(0), &[]))).await;
     let child = claim_one(&store, 3, me, 3).await;
-    commit(&store, 3, change(me, &child, wait_for("go", None))).await;
+    commit(&store, 3, change(me, &child, wait_for_signal("go", None))).await;
     send(&store, 4, &[signal(id(2), "go", "1", "x")]).await;
     let child = claim_one(&store, 4, me, 4).await;
-    store.release(at(5), &[held(me, &child)]).await.expect("release");
+    store.release(at(5), &[job_claim(me, &child)]).await.expect("release");
     assert_eq!(inbox(&store, 1).await, [] as [&str; 0]);
     let child = claim_one(&store, 5, me, 5).await;
     let last = change(me, &child, done("x"));
@@ -176,8 +176,9 @@ pub async fn a_child_that_is_tried_again_is_told_again(store: Handle) {
     let child = claim_one(&store, 2, me, 2).await;
     commit(&store, 3, change(me, &child, failed(Reason::Stopped))).await;
     let parent = claim_one(&store, 3, me, 3).await;
-    commit(&store, 4, with(change(me, &parent, wait_for(CHILD_SIGNAL, None)), consume(&parent))).await;
-    assert_eq!(act(&store, 5, 2, JobAction::Retry).await, ControlOutcome::Done);
+    commit(&store, 4, with_step(change(me, &parent, wait_for_signal(CHILD_SIGNAL, None)), consume(&parent)))
+        .await;
+    assert_eq!(act_on_job(&store, 5, 2, JobAction::Retry).await, ControlOutcome::Done);
     assert_eq!(view(&store, id(1)).await.pending, 0, "it is not counted");
     let child = claim_one(&store, 5, me, 4).await;
     commit(&store, 6, change(me, &child, done("x"))).await;
@@ -192,7 +193,7 @@ pub async fn an_ended_parent_is_told_nothing(store: Handle) {
     commit(&store, 3, change(me, &children[0], done("x"))).await;
     assert_eq!(inbox(&store, 1).await, [] as [&str; 0]);
     assert_eq!(state(&store, id(1)).await, State::Failed);
-    assert_eq!(act(&store, 4, 1, JobAction::Retry).await, ControlOutcome::Done);
+    assert_eq!(act_on_job(&store, 4, 1, JobAction::Retry).await, ControlOutcome::Done);
     commit(&store, 5, change(me, &children[1], done("x"))).await;
     assert_eq!(inbox(&store, 1).await, [of(3)], "it lives again");
 }
@@ -206,7 +207,7 @@ pub async fn a_full_inbox_is_told_all_the_same(store: Handle) {
         commit(&store, 2, change(me, &child, done("x"))).await;
     }
     assert_eq!(inbox(&store, 1).await.len(), most + 2);
-    commit(&store, 3, change(me, &job, wait_for_some(&[&format!("{CHILD_SIGNAL}*")], 1, None))).await;
+    commit(&store, 3, change(me, &job, wait_for_signals(&[&format!("{CHILD_SIGNAL}*")], 1, None))).await;
     assert_eq!(claim_one(&store, 3, me, 3).await.inbox.len(), 2);
 }
 
@@ -223,7 +224,7 @@ pub async fn nobody_else_tells_of_an_end(store: Handle) {
 
 pub async fn told_children_do_not_count_for_a_wait(store: Handle) {
     let (me, job) = goes_on(&store, &[job(2)]).await;
-    let counted = with(change(me, &job, join(&job)), bear(&[self::job(3)]));
+    let counted = with_step(change(me, &job, wait_for_children(&job)), spawn_children(&[self::job(3)]));
     commit(&store, 2, counted).await;
     assert_eq!(view(&store, id(1)).await.pending, 1);
     let children = take(&store, 2, me, 2).await;
@@ -238,7 +239,7 @@ pub async fn told_children_do_not_count_for_a_wait(store: Handle) {
 
 pub async fn a_parent_that_waits_for_more_sleeps_on(store: Handle) {
     let (me, job) = goes_on(&store, &jobs(2, 1)).await;
-    let both = wait_for_some(&[CHILD_SIGNAL, "go"], 2, Some(secs(100)));
+    let both = wait_for_signals(&[CHILD_SIGNAL, "go"], 2, Some(secs(100)));
     commit(&store, 2, change(me, &job, both)).await;
     let child = claim_one(&store, 2, me, 2).await;
     commit(&store, 3, change(me, &child, done("x"))).await;
@@ -247,16 +248,16 @@ pub async fn a_parent_that_waits_for_more_sleeps_on(store: Handle) {
     let parent = claim_one(&store, 4, me, 3).await;
     assert_eq!(parent.inbox.len(), 2);
     assert!(matches!(parent.wait, Some(WaitCondition::Signals { needs: 2, .. })));
-    assert_eq!(due(&store, 500, 9).await.woken, 0);
+    assert_eq!(fire_timers(&store, 500, 9).await.woken, 0);
 }
 
 pub async fn a_paused_parent_stays_aside(store: Handle) {
     let me = waits(&store, &[job(2)]).await;
-    act(&store, 2, 1, JobAction::Pause).await;
+    act_on_job(&store, 2, 1, JobAction::Pause).await;
     let child = claim_one(&store, 2, me, 2).await;
     commit(&store, 3, change(me, &child, done("x"))).await;
     assert!(take(&store, 3, me, 3).await.is_empty());
-    assert_eq!(act(&store, 4, 1, JobAction::Resume).await, ControlOutcome::Done);
+    assert_eq!(act_on_job(&store, 4, 1, JobAction::Resume).await, ControlOutcome::Done);
     assert_eq!(claim_one(&store, 4, me, 4).await.id, id(1));
 }
 
@@ -264,7 +265,7 @@ pub async fn children_that_are_not_put_in_tell_nothing(store: Handle) {
     let me = worker(&store, 9).await;
     submit(&store, &[NewJob { key: Some("k".into()), ..job_in(40, KIND, "aside") }]).await;
     let (first, parent) = goes_on(&store, &[NewJob { key: Some("k".into()), ..job(2) }]).await;
-    let aside = crate::ClaimRequest { queue: "aside".into(), ..ask(me, 1, 9) };
+    let aside = crate::ClaimRequest { queue: "aside".into(), ..claim_request(me, 1, 9) };
     let other = claim(&store, at(2), &aside).await.remove(0);
     assert_eq!((other.id, other.parent), (id(40), None));
     commit(&store, 3, change(me, &other, done("x"))).await;

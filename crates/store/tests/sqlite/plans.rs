@@ -1,0 +1,225 @@
+//! The query plans of statements: hot ones search an index or a primary key, and none sorts.
+
+use std::sync::Arc;
+
+use rusqlite::Connection;
+use windlass_store::{
+    Store,
+    conformance::kit::*,
+    sqlite::{Options, Sqlite},
+};
+
+use super::path;
+
+/// The query plan of a statement, one step per line.
+fn plan(conn: &Connection, sql: &str) -> String {
+    let mut statement = conn.prepare(&format!("explain query plan {sql}")).expect("prepare");
+    let count = statement.parameter_count();
+    let nulls = vec![rusqlite::types::Null; count];
+    let rows = statement.query_map(rusqlite::params_from_iter(nulls), |row| row.get::<_, String>(3));
+    rows.expect("plan").collect::<Result<Vec<_>, _>>().expect("plan").join("\n")
+}
+
+/// The text of statements, which are named by file and name.
+fn sql<const N: usize>(paths: [&'static str; N]) -> [(&'static str, &'static str); N] {
+    paths.map(|path| {
+        let all = Sqlite::STATEMENTS.iter();
+        let mut found = all.filter(|(file, name, _)| path.split_once('.') == Some((*file, *name)));
+        (path, found.next().unwrap_or_else(|| panic!("there is no statement {path}")).2)
+    })
+}
+
+#[tokio::test]
+async fn hot_statements_search_a_key_and_sort_nothing() {
+    let (_folder, path) = path();
+    let store: Arc<dyn Store> = Arc::new(Sqlite::open(Options::new(&path)).expect("open"));
+    submit(&store, &jobs(0, 1_000)).await;
+    let conn = Connection::open(&path).expect("open");
+    let claim = sql([
+        "claim.first_ready",
+        "claim.ready_jobs",
+        "claim.take_ready",
+        "claim.has_suspects",
+        "rate.first_ready",
+    ]);
+    for (name, sql) in claim {
+        let plan = plan(&conn, sql);
+        let searched = plan.contains("SEARCH r USING PRIMARY KEY (lane=?")
+            || plan.contains("SEARCH windlass_ready USING PRIMARY KEY (lane=?");
+        assert!(searched, "{name}:\n{plan}");
+    }
+    let others = sql([
+        "control.cancel",
+        "fork.read_job",
+        "fork.copy_data",
+        "fork.copy_stage",
+        "fork.copy_journal",
+        "control.hold_reasons",
+        "control.set_hold",
+        "control.read_job",
+        "control.set_priority",
+        "control.update_stage",
+        "control.revive",
+        "control.start_unwind",
+        "arrivals.remove",
+        "rate.read",
+        "rate.charge",
+        "claim.claimed_again",
+        "claim.read_claim",
+        "claim.remove",
+        "claim.read_worker",
+        "journal.clear",
+        "commit.add_pending_children",
+        "signals.consume",
+        "branches.write_counts",
+        "branches.cancel_children",
+        "commit.done",
+        "commit.failed",
+        "journal.forget_entries",
+        "branches.update",
+        "branches.count_items",
+        "branches.end_watch",
+        "commit.drop_external_data",
+        "commit.next",
+        "branches.mark_has_branches",
+        "commit.retry",
+        "branches.read_sealed",
+        "commit.explain_unapplied",
+        "branches.add_spawned",
+        "commit.set_stage",
+        "branches.read_counts",
+        "branches.read_member",
+        "timers.remove",
+        "branches.end_watches",
+        "waits.park",
+        "timers.read_due",
+        "timers.expire",
+        "timers.remove_ready",
+        "inspect.job_ends",
+        "reap.read_job",
+        "reap.return_job",
+        "reap.poison",
+        "workers.release",
+        "submit.find_by_id",
+        "submit.find_by_key",
+        "views.jobs_ahead",
+        "children.unsuccessful_children",
+        "children.branches",
+        "children.children",
+        "inspect.context",
+        "inspect.history",
+        "views.serial_holders",
+        "views.holds",
+        "inspect.inbox",
+        "children.child_ends",
+        "inspect.journal",
+        "children.branch_children",
+        "children.child_place",
+        "views.serial_hold",
+        "inspect.transitions",
+        "inspect.wait",
+        "workers.cancel_requests",
+        "control.take_cancel_request",
+        "poll.read_branch",
+        "poll.read_claimed",
+        "poll.count_children",
+        "poll.find_lost",
+        "poll.next",
+        "poll.write",
+        "prune.attempts",
+        "prune.branches",
+        "prune.context",
+        "prune.delivered_signals",
+        "prune.job",
+        "prune.candidates",
+        "prune.journal",
+        "prune.payloads",
+        "prune.signals",
+        "prune.transitions",
+        "prune.tag",
+        "prune.unsuccessful_candidates",
+        "unique.release",
+        "unique.holder",
+        "serial.read",
+        "serial.first_waiting",
+        "serial.free_slot",
+        "serial.has_slot",
+        "serial.stop_waiting",
+        "signals.count",
+        "signals.recipient",
+        "signals.inbox_names",
+        "waits.wake",
+    ]);
+    for (name, sql) in claim.iter().chain(&others) {
+        let plan = plan(&conn, sql);
+        assert!(!plan.contains("TEMP B-TREE"), "{name} sorts:\n{plan}");
+        assert!(
+            !plan.contains("SCAN windlass_jobs") && !plan.contains("SCAN j"),
+            "{name} scans all jobs:\n{plan}"
+        );
+        let scans = plan.lines().any(|line| {
+            line.starts_with("SCAN ") && !line.contains("CONSTANT ROW") && !line.contains("(subquery")
+        });
+        assert!(!scans, "{name} scans a table:\n{plan}");
+    }
+}
+
+#[tokio::test]
+async fn children_are_found_by_the_index_of_their_parent_and_branch() {
+    let (_folder, path) = path();
+    let _store = Sqlite::open(Options::new(&path)).expect("open");
+    let conn = Connection::open(&path).expect("open");
+    for (name, sql) in sql([
+        "children.children",
+        "children.child_ends",
+        "children.branch_children",
+        "poll.count_children",
+        "poll.find_lost",
+    ]) {
+        let plan = plan(&conn, sql);
+        assert!(plan.contains("USING INDEX windlass_jobs_parent (parent=? AND branch=?"), "{name}:\n{plan}");
+    }
+    let [(_, unsuccessful), (_, numbers), (_, due)] =
+        sql(["children.unsuccessful_children", "children.branch_numbers", "poll.read_due"]);
+    let plans = [plan(&conn, unsuccessful), plan(&conn, numbers), plan(&conn, due)];
+    assert!(
+        plans[0].contains("SEARCH j USING INDEX windlass_jobs_unsuccessful (unsuccessful_state=? AND id>?)"),
+        "{}",
+        plans[0]
+    );
+    let searches =
+        plans[1].contains("SEARCH j USING COVERING INDEX windlass_jobs_parent (parent=? AND branch>?)");
+    assert!(searches && !plans[1].contains("SCAN windlass_jobs"), "{}", plans[1]);
+    assert!(plans[2].contains("USING INDEX windlass_branches_poll (poll_at<?)"), "{}", plans[2]);
+}
+
+#[tokio::test]
+async fn reading_the_backlog_searches_keys_and_no_ended_jobs() {
+    let (_folder, path) = path();
+    let store: Arc<dyn Store> = Arc::new(Sqlite::open(Options::new(&path)).expect("open"));
+    submit(&store, &jobs(0, 1_000)).await;
+    let conn = Connection::open(&path).expect("open");
+    for (name, sql) in sql(["inspect.backlog", "inspect.running_lane"]) {
+        let plan = plan(&conn, sql);
+        assert!(
+            !plan.contains("SCAN j") && !plan.contains("SCAN r") && !plan.contains("SCAN w"),
+            "{name} scans a table:\n{plan}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_repair_reads_only_inboxes_and_stuck_jobs() {
+    let (_folder, path) = path();
+    let _store = Sqlite::open(Options::new(&path)).expect("open");
+    let conn = Connection::open(&path).expect("open");
+    let [(_, sql)] = sql(["repair.met_waits"]);
+    let plan = plan(&conn, sql);
+    assert!(!plan.contains("SCAN windlass_jobs"), "{plan}");
+    assert!(plan.contains("windlass_jobs_stuck"), "{plan}");
+    let jobs: Vec<&str> = plan
+        .lines()
+        .filter(|line| line.contains("SCAN j") && !line.contains("windlass_jobs_stuck"))
+        .collect();
+    assert!(jobs.is_empty(), "it scans all jobs:\n{plan}");
+}
