@@ -6,7 +6,7 @@ use windlass_model::{
     branch::{BRANCH_SIGNAL, BranchNo},
 };
 
-use super::{branch_watches::*, branches::*, kit::*};
+use super::{branch_kit::*, kit::*};
 use crate::{ChildStates, ControlOutcome, JobAction};
 
 /// A step of a block that accounts for some of its items.
@@ -22,22 +22,22 @@ fn smaller(job: &ClaimedJob, items: u32) -> ClaimedJob {
 
 /// The first job with one block of ten in its branch, which is claimed.
 async fn ten(store: &Handle) -> (WorkerId, ClaimedJob) {
-    let (me, _) = opened(store, vec![block(2, 10)]).await;
+    let (me, _) = parent_with_children(store, vec![block(2, 10)]).await;
     let taken = claim_one(store, 2, me, 2).await;
-    assert_eq!(taken.branch_member, Some(BranchMember { parent: id(1), branch: NO, items: 10 }));
+    assert_eq!(taken.branch_member, Some(BranchMember { parent: id(1), branch: BRANCH, items: 10 }));
     (me, taken)
 }
 
 /// Items of the block, and how many were counted.
 async fn of_block(store: &Handle) -> (u32, u32) {
-    let all = leaves(store, ChildStates::All).await;
+    let all = list_children(store, ChildStates::All).await;
     let leaf = all.into_iter().find(|leaf| leaf.summary.id == id(2)).expect("the block is there");
     (leaf.branch_position.items, leaf.items_done)
 }
 
 pub async fn the_items_of_a_block_are_counted_in_parts(store: Handle) {
     let (me, job) = ten(&store).await;
-    assert_eq!((branch(&store, 1, NO).await.spawned, counts(&store).await), (10, [0; 4]));
+    assert_eq!((branch(&store, 1, BRANCH).await.spawned, counts(&store).await), (10, [0; 4]));
     commit(&store, 3, with_step(change(me, &job, Outcome::Next), counts_for(3, vec![]))).await;
     assert_eq!((counts(&store).await, of_block(&store).await), ([10, 3, 0, 0], (10, 3)));
     let job = smaller(&job, 3);
@@ -62,17 +62,17 @@ pub async fn whoever_goes_on_with_a_block_knows_what_is_left(store: Handle) {
 
 pub async fn promoted_items_stay_in_the_branch(store: Handle) {
     let (me, job) = ten(&store).await;
-    let step = counts_for(1, vec![child_of(20, NO), block(21, 2)]);
+    let step = counts_for(1, vec![branch_child(20, BRANCH), block(21, 2)]);
     let step = with_step(change(me, &job, Outcome::Next), step);
     for _ in 0..2 {
         assert_eq!(commit(&store, 3, step.clone()).await, CommitOutcome::Committed);
     }
-    let seen = branch(&store, 1, NO).await;
+    let seen = branch(&store, 1, BRANCH).await;
     assert_eq!((seen.spawned, counts(&store).await), (10, [7, 1, 0, 0]), "three begin anew");
     assert_eq!(of_block(&store).await, (7, 1));
-    let promoted = take(&store, 4, me, 3).await;
+    let promoted = claim_all(&store, 4, me, 3).await;
     assert_eq!(ids(&promoted), [20, 21].map(id));
-    assert_eq!(promoted[0].branch_member, Some(BranchMember { parent: id(1), branch: NO, items: 1 }));
+    assert_eq!(promoted[0].branch_member, Some(BranchMember { parent: id(1), branch: BRANCH, items: 1 }));
     assert_eq!(view(&store, id(20)).await.parent, Some(id(1)), "they are siblings of the block");
     commit(&store, 5, change(me, &promoted[0], failed(Reason::Stopped))).await;
     commit(&store, 5, change(me, &promoted[1], done("x"))).await;
@@ -80,23 +80,23 @@ pub async fn promoted_items_stay_in_the_branch(store: Handle) {
     commit(&store, 6, change(me, &smaller(&job, 4), done("x"))).await;
     assert_eq!(counts(&store).await, [10, 9, 1, 0]);
     let all: Vec<BranchPosition> =
-        leaves(&store, ChildStates::All).await.into_iter().map(|leaf| leaf.branch_position).collect();
+        list_children(&store, ChildStates::All).await.into_iter().map(|leaf| leaf.branch_position).collect();
     assert_eq!(all.iter().map(|twig| twig.items).sum::<u32>(), 10);
 }
 
 pub async fn items_are_promoted_into_a_sealed_branch(store: Handle) {
-    let parent = opened(&store, vec![block(2, 10)]).await;
+    let parent = parent_with_children(&store, vec![block(2, 10)]).await;
     let me = parent.0;
-    grow(
+    update_branches(
         &store,
         2,
         &parent,
-        vec![windlass_model::BranchUpdate { seal: true, ..windlass_model::BranchUpdate::new(NO) }],
+        vec![windlass_model::BranchUpdate { seal: true, ..windlass_model::BranchUpdate::new(BRANCH) }],
         vec![],
     )
     .await;
     let job = claim_one(&store, 2, me, 2).await;
-    let step = counts_for(9, vec![child_of(20, NO)]);
+    let step = counts_for(9, vec![branch_child(20, BRANCH)]);
     assert_eq!(
         commit(&store, 3, with_step(change(me, &job, done("x")), step)).await,
         CommitOutcome::Committed
@@ -109,12 +109,12 @@ pub async fn items_are_promoted_into_a_sealed_branch(store: Handle) {
 
 pub async fn a_block_that_ends_badly_counts_what_is_left(store: Handle) {
     let (me, job) = ten(&store).await;
-    let step = counts_for(4, vec![child_of(20, NO)]);
+    let step = counts_for(4, vec![branch_child(20, BRANCH)]);
     commit(&store, 3, with_step(change(me, &job, failed(Reason::Stopped)), step)).await;
     assert_eq!((counts(&store).await, of_block(&store).await), ([9, 4, 5, 0], (9, 4)));
     assert_eq!(act_on_job(&store, 4, 2, JobAction::Retry).await, ControlOutcome::Done);
     assert_eq!(counts(&store).await, [9, 4, 0, 0]);
-    let taken = take(&store, 4, me, 3).await;
+    let taken = claim_all(&store, 4, me, 3).await;
     assert_eq!(ids(&taken), [20, 2].map(id));
     assert_eq!(taken[1].branch_member.map(|counted| counted.items), Some(5));
     commit(&store, 5, with_step(change(me, &taken[1], done("x")), counts_for(5, vec![]))).await;
@@ -133,7 +133,7 @@ pub async fn a_block_that_is_ended_from_outside_counts_what_is_left(store: Handl
 }
 
 pub async fn a_block_that_never_ran_counts_whole(store: Handle) {
-    opened(&store, vec![block(2, 10)]).await;
+    parent_with_children(&store, vec![block(2, 10)]).await;
     assert_eq!(act_on_job(&store, 2, 2, cancel(0)).await, ControlOutcome::Done);
     assert_eq!(counts(&store).await, [10, 0, 0, 10]);
     assert_eq!(act_on_job(&store, 3, 2, JobAction::Retry).await, ControlOutcome::Done);
@@ -141,9 +141,9 @@ pub async fn a_block_that_never_ran_counts_whole(store: Handle) {
 }
 
 pub async fn items_meet_a_watch(store: Handle) {
-    let parent = opened(&store, vec![block(2, 10)]).await;
+    let parent = parent_with_children(&store, vec![block(2, 10)]).await;
     let me = parent.0;
-    waits(&store, 2, &parent, well(4)).await;
+    wait_for_watch(&store, 2, &parent, watch_done(4)).await;
     let job = claim_one(&store, 2, me, 2).await;
     commit(&store, 3, with_step(change(me, &job, Outcome::Next), counts_for(3, vec![]))).await;
     assert_eq!(state(&store, id(1)).await, State::Waiting);
@@ -155,7 +155,7 @@ pub async fn items_meet_a_watch(store: Handle) {
 pub async fn a_fenced_block_counts_nothing(store: Handle) {
     let (me, job) = ten(&store).await;
     store.release(at(3), &[job_claim(me, &job)]).await.expect("release");
-    let late = with_step(change(me, &job, Outcome::Next), counts_for(4, vec![child_of(20, NO)]));
+    let late = with_step(change(me, &job, Outcome::Next), counts_for(4, vec![branch_child(20, BRANCH)]));
     assert_eq!(commit(&store, 4, late).await, CommitOutcome::Fenced);
     assert_eq!((counts(&store).await, of_block(&store).await), ([0; 4], (10, 0)));
     assert_eq!(store.inspect().job(id(20)).await.expect("job"), None);
@@ -169,11 +169,11 @@ pub async fn what_a_block_cannot_account_for_is_refused(store: Handle) {
     assert!(refused(&job, counts_for(11, vec![])).await.contains("more than the 10 left"));
     let why = refused(&job, counts_for(9, vec![block(20, 2)])).await;
     assert!(why.contains("more than the 10 left"), "{why}");
-    for stray in [self::job(20), child_of(20, BranchNo(8))] {
+    for stray in [self::job(20), branch_child(20, BranchNo(8))] {
         let why = refused(&job, counts_for(1, vec![stray])).await;
         assert!(why.contains("not in the branch of its block"), "{why}");
     }
-    let mut named = child_of(20, NO);
+    let mut named = branch_child(20, BRANCH);
     named.settings.unique = Some(Box::new(windlass_model::Unique::new("name")));
     assert!(refused(&job, counts_for(1, vec![named])).await.contains("unique name of a promoted item"));
     commit(&store, 4, with_step(change(me, &job, Outcome::Next), counts_for(4, vec![]))).await;
@@ -186,7 +186,7 @@ pub async fn what_a_block_cannot_account_for_is_refused(store: Handle) {
 /// A step that promotes items, which are numbered from 20, and says how they were tried in the block.
 fn tried(items: u32, outcomes: Vec<Outcome>) -> StepWrites {
     let ids = || (20..).take(outcomes.len());
-    let promoted = ids().map(|n| child_of(n, NO)).collect();
+    let promoted = ids().map(|n| branch_child(n, BRANCH)).collect();
     let attempts = ids().zip(&outcomes);
     let attempts =
         attempts.map(|(n, outcome)| FirstAttempt { job: id(n), started_at: t(2), outcome: outcome.clone() });
@@ -201,7 +201,7 @@ pub async fn an_item_keeps_the_attempt_that_failed_in_its_block(store: Handle) {
         // The second one is a repeat of the first, whose answer was lost.
         assert_eq!(commit(&store, 3, step.clone()).await, CommitOutcome::Committed);
     }
-    let of_branch = (branch(&store, 1, NO).await.spawned, counts(&store).await);
+    let of_branch = (branch(&store, 1, BRANCH).await.spawned, counts(&store).await);
     assert_eq!(of_branch, (10, [10, 4, 1, 1]), "all have been begun with");
     assert_eq!(of_block(&store).await, (6, 4));
     let states = [State::Scheduled, State::Failed, State::Cancelled, State::Ready];
@@ -220,7 +220,7 @@ pub async fn an_item_keeps_the_attempt_that_failed_in_its_block(store: Handle) {
     }
     // Those that are tried again have so much less of their budget.
     assert_eq!(fire_timers(&store, 8, 9).await.woken, 1);
-    let again = take(&store, 8, me, 3).await;
+    let again = claim_all(&store, 8, me, 3).await;
     assert_eq!(ids(&again), [23, 20].map(id));
     for child in &again {
         assert_eq!((child.attempts, child.retry_counts.as_slice(), child.rev), (1, &[1][..], Rev(1)));
@@ -239,9 +239,9 @@ pub async fn an_item_keeps_the_attempt_that_failed_in_its_block(store: Handle) {
 }
 
 pub async fn an_item_that_failed_in_its_block_meets_a_watch(store: Handle) {
-    let parent = opened(&store, vec![block(2, 10)]).await;
+    let parent = parent_with_children(&store, vec![block(2, 10)]).await;
     let me = parent.0;
-    waits(&store, 2, &parent, badly(1)).await;
+    wait_for_watch(&store, 2, &parent, watch_unsuccessful(1)).await;
     let job = claim_one(&store, 2, me, 2).await;
     let step = tried(0, vec![failed(Reason::Stopped)]);
     commit(&store, 3, with_step(change(me, &job, Outcome::Next), step)).await;

@@ -5,41 +5,49 @@ use windlass_model::{
     RateCharge, RateLimit, Reason, Serial, State, StepWrites, Unique, Wait, When, wait::CHILD_SIGNAL,
 };
 
-use super::{branches::*, kit::*};
+use super::{branch_kit::*, kit::*};
 use crate::{AdminAction, BranchChildFilter, ChildPlace, ChildStates, JobEnd, Prune, TIMER_GATE};
 
 pub async fn branches_of_two_jobs_do_not_know_each_other(store: Handle) {
-    let (first, _) = opened(&store, children(2, 2)).await;
+    let (first, _) = parent_with_children(&store, children(2, 2)).await;
     let second = running_job(&store, 40).await;
-    grow(&store, 1, &second, vec![opens(NO, "all")], children(50, 3)).await;
-    let taken = take(&store, 2, first, 2).await;
+    update_branches(&store, 1, &second, vec![open_branch(BRANCH, "all")], children(50, 3)).await;
+    let taken = claim_all(&store, 2, first, 2).await;
     for child in &taken {
         let parent = if child.id < id(40) { id(1) } else { id(40) };
-        assert_eq!(child.branch_member, Some(BranchMember { parent, branch: NO, items: 1 }));
+        assert_eq!(child.branch_member, Some(BranchMember { parent, branch: BRANCH, items: 1 }));
     }
     commit(&store, 3, change(first, &taken[4], done("x"))).await;
     assert_eq!(counts(&store).await, [0, 0, 0, 0]);
-    assert_eq!(branch(&store, 40, NO).await.counts.done, 1);
-    let of =
-        |n: u32| BranchChildFilter { job: id(n), branch: NO, only: ChildStates::All, after: None, limit: 99 };
+    assert_eq!(branch(&store, 40, BRANCH).await.counts.done, 1);
+    let of = |n: u32| BranchChildFilter {
+        job: id(n),
+        branch: BRANCH,
+        only: ChildStates::All,
+        after: None,
+        limit: 99,
+    };
     assert_eq!(store.inspect().branch_children(&of(1)).await.expect("leaves").len(), 2);
     assert_eq!(store.inspect().branch_children(&of(40)).await.expect("leaves").len(), 3);
     assert_eq!(store.inspect().branch_children(&of(2)).await.expect("leaves"), []);
 }
 
 pub async fn other_children_stand_beside_those_of_a_branch(store: Handle) {
-    let (me, job) = opened(&store, children(2, 1)).await;
-    let told = StepWrites { signal_child_ends: true, ..growing(vec![], vec![self::job(3), child_of(4, NO)]) };
+    let (me, job) = parent_with_children(&store, children(2, 1)).await;
+    let told = StepWrites {
+        signal_child_ends: true,
+        ..branch_writes(vec![], vec![self::job(3), branch_child(4, BRANCH)])
+    };
     assert_eq!(
         commit(&store, 2, with_step(change(me, &job, Outcome::Next), told)).await,
         CommitOutcome::Committed
     );
     let job = after_step(&job);
-    let both = spawn_children(&[self::job(5), child_of(6, NO)]);
+    let both = spawn_children(&[self::job(5), branch_child(6, BRANCH)]);
     commit(&store, 3, with_step(change(me, &job, wait_for_children(&job)), both)).await;
     let parent = view(&store, id(1)).await;
-    assert_eq!((parent.pending, branch(&store, 1, NO).await.spawned), (1, 3));
-    let taken = take(&store, 4, me, 2).await;
+    assert_eq!((parent.pending, branch(&store, 1, BRANCH).await.spawned), (1, 3));
+    let taken = claim_all(&store, 4, me, 2).await;
     assert_eq!(ids(&taken), [2, 3, 4, 5, 6].map(id));
     let parents: Vec<Option<JobId>> = taken.iter().map(|child| child.parent).collect();
     assert_eq!(parents, [None, Some(id(1)), None, Some(id(1)), None]);
@@ -66,14 +74,14 @@ pub async fn other_children_stand_beside_those_of_a_branch(store: Handle) {
 }
 
 pub async fn branches_grow_from_branches(store: Handle) {
-    let (me, _) = opened(&store, children(2, 2)).await;
-    let taken = take(&store, 2, me, 2).await;
+    let (me, _) = parent_with_children(&store, children(2, 2)).await;
+    let taken = claim_all(&store, 2, me, 2).await;
     let watch = BranchWatch { ended: Some(2), ..BranchWatch::default() };
-    let inner = BranchUpdate { watch: Some(watch), seal: true, ..opens(NO, "inner") };
-    let step = growing(vec![inner], children(20, 2));
+    let inner = BranchUpdate { watch: Some(watch), seal: true, ..open_branch(BRANCH, "inner") };
+    let step = branch_writes(vec![inner], children(20, 2));
     let wait = wait_for_signal(windlass_model::branch::BRANCH_SIGNAL, None);
     commit(&store, 3, with_step(change(me, &taken[0], wait), step)).await;
-    let grandchildren = take(&store, 4, me, 3).await;
+    let grandchildren = claim_all(&store, 4, me, 3).await;
     assert_eq!(grandchildren[0].branch_member.map(|counted| counted.parent), Some(id(2)));
     for child in &grandchildren {
         commit(&store, 5, change(me, child, done("x"))).await;
@@ -99,21 +107,21 @@ pub async fn children_of_a_branch_take_their_places_like_others(store: Handle) {
     }
     all[5].settings.unique = Some(Box::new(Unique::new("name")));
     let timers = gates(&store, &[TIMER_GATE]).await;
-    let (me, job) = opened(&store, all).await;
+    let (me, job) = parent_with_children(&store, all).await;
     assert_ne!(gates(&store, &[TIMER_GATE]).await, timers, "a timer was set");
-    assert_eq!(branch(&store, 1, NO).await.spawned, 6);
-    let mut same = child_of(10, NO);
+    assert_eq!(branch(&store, 1, BRANCH).await.spawned, 6);
+    let mut same = branch_child(10, BRANCH);
     same.settings.unique = Some(Box::new(Unique::new("name")));
-    grow(&store, 2, &(me, job), vec![], vec![same]).await;
-    assert_eq!(branch(&store, 1, NO).await.spawned, 6, "its name is taken, so it is not put in");
+    update_branches(&store, 2, &(me, job), vec![], vec![same]).await;
+    assert_eq!(branch(&store, 1, BRANCH).await.spawned, 6, "its name is taken, so it is not put in");
     assert_eq!(state(&store, id(2)).await, State::Scheduled);
-    let taken = take(&store, 2, me, 2).await;
+    let taken = claim_all(&store, 2, me, 2).await;
     assert_eq!(ids(&taken), [3, 5, 7].map(id));
     let batch: Vec<_> = taken.iter().map(|child| change(me, child, done("x"))).collect();
     store.commit(at(3), &batch).await.expect("commit");
     assert_eq!(counts(&store).await, [3, 3, 0, 0]);
     assert_eq!(fire_timers(&store, 12, 9).await.woken, 1);
-    let taken = take(&store, 12, me, 3).await;
+    let taken = claim_all(&store, 12, me, 3).await;
     assert_eq!(ids(&taken), [4, 6, 2].map(id));
     for child in &taken {
         commit(&store, 13, change(me, child, done("x"))).await;
@@ -124,14 +132,18 @@ pub async fn children_of_a_branch_take_their_places_like_others(store: Handle) {
 pub async fn a_child_says_where_it_stands(store: Handle) {
     let (me, job) = running_job(&store, 1).await;
     let spawns = Some(vec!["each".to_owned(), "sum".to_owned()]);
-    let open = BranchUpdate { spawns, ..opens(NO, "all") };
-    let one = BranchPosition { branch: NO, spawn: 1, item: String::new(), items: 1 };
+    let open = BranchUpdate { spawns, ..open_branch(BRANCH, "all") };
+    let one = BranchPosition { branch: BRANCH, spawn: 1, item: String::new(), items: 1 };
     let single = NewJob { branch_position: Some(Box::new(one)), ..self::job(2) };
-    let all = vec![single, child_of(3, NO), block(4, 9), self::job(5)];
-    commit(&store, 1, with_step(change(me, &job, Outcome::Wait(Wait::YIELD)), growing(vec![open], all)))
-        .await;
+    let all = vec![single, branch_child(3, BRANCH), block(4, 9), self::job(5)];
+    commit(
+        &store,
+        1,
+        with_step(change(me, &job, Outcome::Wait(Wait::YIELD)), branch_writes(vec![open], all)),
+    )
+    .await;
     let place = |spawn: &str, item: &str, items| ChildPlace {
-        branch: NO,
+        branch: BRANCH,
         name: "all".into(),
         spawn: spawn.into(),
         item: item.into(),
@@ -148,14 +160,14 @@ pub async fn a_child_says_where_it_stands(store: Handle) {
 }
 
 pub async fn children_are_listed_in_pages(store: Handle) {
-    let (me, _) = opened(&store, children(2, 12)).await;
-    let taken = take(&store, 2, me, 2).await;
+    let (me, _) = parent_with_children(&store, children(2, 12)).await;
+    let taken = claim_all(&store, 2, me, 2).await;
     commit(&store, 3, change(me, &taken[0], done("out"))).await;
     commit(&store, 3, change(me, &taken[1], failed(Reason::Stopped))).await;
     commit(&store, 3, change(me, &taken[2], cancelled())).await;
     commit(&store, 3, with_step(change(me, &taken[3], Outcome::Next), step("A", "B", "data"))).await;
     let numbers = async |only| {
-        let all = leaves(&store, only).await;
+        let all = list_children(&store, only).await;
         all.into_iter().map(|leaf| leaf.summary.id).collect::<Vec<_>>()
     };
     assert_eq!(numbers(ChildStates::All).await, (2..14).map(id).collect::<Vec<_>>());
@@ -165,18 +177,18 @@ pub async fn children_are_listed_in_pages(store: Handle) {
     for only in [ChildStates::All, ChildStates::Live, ChildStates::Ended, ChildStates::Bad] {
         let (mut pages, mut after) = (Vec::new(), None);
         loop {
-            let of = BranchChildFilter { job: id(1), branch: NO, only, after, limit: 5 };
+            let of = BranchChildFilter { job: id(1), branch: BRANCH, only, after, limit: 5 };
             let page = store.inspect().branch_children(&of).await.expect("leaves");
             assert!(page.len() <= 5);
             let Some(last) = page.last() else { break };
             after = Some(last.summary.id);
             pages.extend(page);
         }
-        assert_eq!(pages, leaves(&store, only).await);
+        assert_eq!(pages, list_children(&store, only).await);
     }
-    let all = leaves(&store, ChildStates::All).await;
+    let all = list_children(&store, ChildStates::All).await;
     let BranchPosition { branch, spawn, item, items } = all[0].branch_position.clone();
-    assert_eq!((branch, spawn, item.as_str(), items), (NO, 0, "2", 1));
+    assert_eq!((branch, spawn, item.as_str(), items), (BRANCH, 0, "2", 1));
     assert_eq!((&all[0].input, &all[0].data, all[0].items_done), (&payload("2"), &None, 0));
     assert_eq!(all[0].ended, Some(JobEnd::Done(payload("out"))));
     assert!(
@@ -190,9 +202,9 @@ pub async fn children_are_listed_in_pages(store: Handle) {
 }
 
 pub async fn nothing_is_left_of_the_branches_of_a_pruned_job(store: Handle) {
-    let parent = opened(&store, children(2, 2)).await;
+    let parent = parent_with_children(&store, children(2, 2)).await;
     let (me, job) = parent;
-    let taken = take(&store, 2, me, 2).await;
+    let taken = claim_all(&store, 2, me, 2).await;
     commit(&store, 3, change(me, &taken[0], done("x"))).await;
     let prune = async |now: u64| {
         let prune = Prune { state: State::Done, before: t(now), kind: None, after: None, limit: 99 };
@@ -211,7 +223,7 @@ pub async fn nothing_is_left_of_the_branches_of_a_pruned_job(store: Handle) {
 }
 
 pub async fn a_fork_has_no_branches(store: Handle) {
-    let (me, job) = opened(&store, children(2, 2)).await;
+    let (me, job) = parent_with_children(&store, children(2, 2)).await;
     commit(&store, 2, with_step(change(me, &job, Outcome::Next), journal_writes(vec![entry(0, "a", "x")])))
         .await;
     let fork = crate::Fork { from: id(1), id: id(90), before: 1, key: None };
@@ -221,5 +233,5 @@ pub async fn a_fork_has_no_branches(store: Handle) {
     store.control().fork(at(3), &[fork], &actor()).await.expect("fork");
     let seen = view(&store, id(91)).await;
     assert_eq!((seen.place, seen.parent), (None, None));
-    assert_eq!(leaves(&store, ChildStates::All).await.len(), 2);
+    assert_eq!(list_children(&store, ChildStates::All).await.len(), 2);
 }

@@ -7,7 +7,7 @@ use windlass_model::{
     poll::BranchPoll,
 };
 
-use super::{branch_watches::*, branches::*, kit::*};
+use super::{branch_kit::*, kit::*};
 use crate::{CANCEL_AGAIN, ControlOutcome, JobAction, PollReport, TIMER_GATE};
 
 /// What a look that finds nothing to do answers.
@@ -17,7 +17,7 @@ fn quiet(now: u64, looked: usize, next: Option<u64>) -> PollReport {
 
 /// What was last seen of the branch.
 async fn seen(store: &Handle) -> BranchPoll {
-    branch(store, 1, NO).await.poll
+    branch(store, 1, BRANCH).await.poll
 }
 
 /// Cut, and so still after `CUT_AGAIN`.
@@ -34,24 +34,24 @@ fn cuts(now: u64, branches: &[BranchNo]) -> PollReport {
 }
 
 pub async fn a_branch_is_looked_at_at_its_pace(store: Handle) {
-    let parent = opened(&store, children(2, 100)).await;
+    let parent = parent_with_children(&store, children(2, 100)).await;
     let me = parent.0;
-    assert_eq!(poll(&store, 2).await, quiet(2, 0, None), "nobody waits");
+    assert_eq!(poll_branches(&store, 2).await, quiet(2, 0, None), "nobody waits");
     let pace = PollInterval { min: secs(5), max: secs(60) };
-    waits(&store, 10, &parent, BranchWatch { poll_interval: pace, ..ended(100) }).await;
+    wait_for_watch(&store, 10, &parent, BranchWatch { poll_interval: pace, ..watch_ended(100) }).await;
     assert_eq!(seen(&store).await.next_at, Some(t(15)));
-    assert_eq!(poll(&store, 14).await, quiet(14, 0, Some(15)));
-    assert_eq!(poll(&store, 15).await, quiet(15, 1, Some(20)));
+    assert_eq!(poll_branches(&store, 14).await, quiet(14, 0, Some(15)));
+    assert_eq!(poll_branches(&store, 15).await, quiet(15, 1, Some(20)));
     let first = seen(&store).await;
     assert_eq!((first.at, first.next_at, first.interval, first.polls), (Some(t(15)), Some(t(20)), 5.0, 1));
     assert_eq!((first.ended, first.pending, first.never_started), (0, 100, 100));
-    assert_eq!(poll(&store, 15).await, quiet(15, 0, Some(20)), "each look is made once");
+    assert_eq!(poll_branches(&store, 15).await, quiet(15, 0, Some(20)), "each look is made once");
     // Nobody begins: less and less often.
-    assert_eq!(poll(&store, 20).await, quiet(20, 1, Some(30)));
-    assert_eq!(poll(&store, 30).await, quiet(30, 1, Some(50)));
+    assert_eq!(poll_branches(&store, 20).await, quiet(20, 1, Some(30)));
+    assert_eq!(poll_branches(&store, 30).await, quiet(30, 1, Some(50)));
     // Twenty were begun with, and something runs.
     let taken = claim(&store, at(40), &claim_request(me, 2, 20)).await;
-    assert_eq!(poll(&store, 50).await, quiet(50, 1, Some(55)));
+    assert_eq!(poll_branches(&store, 50).await, quiet(50, 1, Some(55)));
     assert_eq!(seen(&store).await.never_started, 80);
     // Half of them went on, which is seen in the sums; four have ended in five seconds.
     for child in &taken[..10] {
@@ -60,7 +60,7 @@ pub async fn a_branch_is_looked_at_at_its_pace(store: Handle) {
     for child in &taken[..4] {
         commit(&store, 53, change(me, &after_step(child), done("x"))).await;
     }
-    assert_eq!(poll(&store, 55).await, quiet(55, 1, Some(115)));
+    assert_eq!(poll_branches(&store, 55).await, quiet(55, 1, Some(115)));
     let last = seen(&store).await;
     assert_eq!((last.ended, last.pending, last.never_started), (4, 96, 80));
     assert_eq!((last.rate, last.eta, last.interval, last.polls), (0.8, Some(120.0), 60.0, 5));
@@ -72,10 +72,10 @@ pub async fn a_look_takes_no_more_than_it_is_told_to(store: Handle) {
     for number in 0..5 {
         let pace = PollInterval { min: Duration::from_secs(10 - number), max: secs(60) };
         let open = BranchUpdate {
-            watch: Some(BranchWatch { poll_interval: pace, ..ended(1) }),
-            ..opens(BranchNo(number as i64), "some")
+            watch: Some(BranchWatch { poll_interval: pace, ..watch_ended(1) }),
+            ..open_branch(BranchNo(number as i64), "some")
         };
-        parent = grow(&store, 1, &parent, vec![open], vec![]).await;
+        parent = update_branches(&store, 1, &parent, vec![open], vec![]).await;
     }
     let first = store.poll_branches(at(20), 2).await.expect("poll");
     assert_eq!((first.polled, first.next_at), (2, Some(t(9))), "the earliest two; there is more");
@@ -93,16 +93,16 @@ pub async fn healthy_children_are_left_alone(store: Handle) {
     let mut all = children(2, 6);
     all[5].when = windlass_model::When::After(secs(500));
     all[4].settings.serial = Some(Box::new(windlass_model::Serial::new("key")));
-    let parent = opened(&store, all).await;
+    let parent = parent_with_children(&store, all).await;
     let me = parent.0;
     submit(&store, &[serial_job(50, "key")]).await;
-    waits(&store, 2, &parent, ended(6)).await;
+    wait_for_watch(&store, 2, &parent, watch_ended(6)).await;
     let taken = claim(&store, at(3), &claim_request(me, 2, 3)).await;
     commit(&store, 4, change(me, &taken[1], wait_for_signal("go", None))).await;
     act_on_job(&store, 4, 5, JobAction::Pause).await;
     commit(&store, 4, change(me, &taken[2], failed(Reason::Stopped))).await;
     for now in [10, 40, 80, 160, 320] {
-        let polled = poll(&store, now).await;
+        let polled = poll_branches(&store, now).await;
         assert_eq!((polled.polled, polled.redelivered, polled.corrected, polled.notified), (1, 0, 0, 0));
     }
     for n in [2, 3, 5, 6, 7] {
@@ -112,56 +112,56 @@ pub async fn healthy_children_are_left_alone(store: Handle) {
 }
 
 pub async fn a_branch_is_looked_at_until_its_watch_is_met(store: Handle) {
-    let parent = opened(&store, children(2, 2)).await;
+    let parent = parent_with_children(&store, children(2, 2)).await;
     let me = parent.0;
-    waits(&store, 2, &parent, ended(1)).await;
-    assert_eq!(poll(&store, 10).await.polled, 1);
+    wait_for_watch(&store, 2, &parent, watch_ended(1)).await;
+    assert_eq!(poll_branches(&store, 10).await.polled, 1);
     let child = claim_one(&store, 11, me, 2).await;
     commit(&store, 12, change(me, &child, done("x"))).await;
-    assert_eq!(poll(&store, 500).await, quiet(500, 0, None));
+    assert_eq!(poll_branches(&store, 500).await, quiet(500, 0, None));
     assert_eq!(seen(&store).await.polls, 1, "what was last seen stays to be read");
 }
 
 pub async fn a_merged_branch_is_not_looked_at(store: Handle) {
-    let parent = opened(&store, children(2, 2)).await;
-    let parent = grow(&store, 2, &parent, vec![watches(ended(2))], vec![]).await;
-    let merge = BranchUpdate { merged: true, ..BranchUpdate::new(NO) };
-    grow(&store, 3, &parent, vec![merge], vec![]).await;
-    let seen = branch(&store, 1, NO).await;
+    let parent = parent_with_children(&store, children(2, 2)).await;
+    let parent = update_branches(&store, 2, &parent, vec![watch_branch(watch_ended(2))], vec![]).await;
+    let merge = BranchUpdate { merged: true, ..BranchUpdate::new(BRANCH) };
+    update_branches(&store, 3, &parent, vec![merge], vec![]).await;
+    let seen = branch(&store, 1, BRANCH).await;
     assert_eq!((seen.merged, seen.merged_at, seen.watch), (true, Some(t(3)), None));
-    assert_eq!(poll(&store, 500).await, quiet(500, 0, None));
+    assert_eq!(poll_branches(&store, 500).await, quiet(500, 0, None));
 }
 
 pub async fn a_parent_that_is_made_to_end_has_its_branches_cut(store: Handle) {
-    let parent = opened(&store, children(2, 3)).await;
+    let parent = parent_with_children(&store, children(2, 3)).await;
     let me = parent.0;
-    let merged = BranchUpdate { merged: true, ..opens(BranchNo(8), "merged") };
-    let parent = grow(&store, 2, &parent, vec![merged], vec![child_of(10, BranchNo(8))]).await;
-    let parent = grow(&store, 2, &parent, vec![opens(BranchNo(9), "empty")], vec![]).await;
-    waits(&store, 3, &parent, ended(3)).await;
+    let merged = BranchUpdate { merged: true, ..open_branch(BranchNo(8), "merged") };
+    let parent = update_branches(&store, 2, &parent, vec![merged], vec![branch_child(10, BranchNo(8))]).await;
+    let parent = update_branches(&store, 2, &parent, vec![open_branch(BranchNo(9), "empty")], vec![]).await;
+    wait_for_watch(&store, 3, &parent, watch_ended(3)).await;
     let before = gates(&store, &[TIMER_GATE]).await;
     assert_eq!(act_on_job(&store, 4, 1, cancel(0)).await, ControlOutcome::Done);
     assert_ne!(gates(&store, &[TIMER_GATE]).await, before);
-    let seen = branch(&store, 1, NO).await;
+    let seen = branch(&store, 1, BRANCH).await;
     assert_eq!((seen.cancels_children, seen.watch, seen.poll.next_at), (true, None, Some(t(4))));
     assert!(!branch(&store, 1, BranchNo(8)).await.cancels_children, "it was merged");
-    let polled = poll(&store, 5).await;
+    let polled = poll_branches(&store, 5).await;
     assert_eq!(
         polled,
-        PollReport { polled: 2, ..cuts(5, &[NO]) },
+        PollReport { polled: 2, ..cuts(5, &[BRANCH]) },
         "there is nothing to cut in the empty one"
     );
     assert!(!branch(&store, 1, BranchNo(9)).await.cancels_children);
-    assert_eq!(poll(&store, 19).await.polled, 0);
+    assert_eq!(poll_branches(&store, 19).await.polled, 0);
     assert_eq!(act_on_job(&store, 19, 2, cancel(0)).await, ControlOutcome::Done);
-    assert_eq!(poll(&store, 20).await, cuts(20, &[NO]), "again, while there are live children");
+    assert_eq!(poll_branches(&store, 20).await, cuts(20, &[BRANCH]), "again, while there are live children");
     assert_eq!(act_on_job(&store, 21, 3, cancel(0)).await, ControlOutcome::Done);
     let last = claim(&store, at(22), &claim_request(me, 3, 1)).await.remove(0);
     commit(&store, 23, change(me, &last, done("x"))).await;
-    assert_eq!(poll(&store, 35).await, quiet(35, 1, None), "all have ended");
-    let seen = branch(&store, 1, NO).await;
+    assert_eq!(poll_branches(&store, 35).await, quiet(35, 1, None), "all have ended");
+    let seen = branch(&store, 1, BRANCH).await;
     assert_eq!((seen.cancels_children, seen.counts.ends()), (false, (1, 0, 2)));
-    assert_eq!(poll(&store, 500).await, quiet(500, 0, None));
+    assert_eq!(poll_branches(&store, 500).await, quiet(500, 0, None));
     assert_eq!(state(&store, id(10)).await, State::Ready, "a child of the merged one runs on");
 }
 
@@ -169,10 +169,10 @@ pub async fn an_expired_parent_has_its_branches_cut(store: Handle) {
     let me = worker(&store, 1).await;
     submit(&store, &[windlass_model::NewJob { deadline_at: Some(t(50)), ..job(1) }]).await;
     let job = claim_one(&store, 0, me, 1).await;
-    let step = growing(vec![opens(NO, "all")], children(2, 3));
+    let step = branch_writes(vec![open_branch(BRANCH, "all")], children(2, 3));
     commit(&store, 1, with_step(change(me, &job, Outcome::Next), step)).await;
     assert_eq!(fire_timers(&store, 50, 9).await.expired, 1);
-    assert_eq!(poll(&store, 51).await, cuts(51, &[NO]));
+    assert_eq!(poll_branches(&store, 51).await, cuts(51, &[BRANCH]));
 }
 
 pub async fn a_parent_that_ends_by_itself_leaves_its_branches(store: Handle) {
@@ -180,72 +180,76 @@ pub async fn a_parent_that_ends_by_itself_leaves_its_branches(store: Handle) {
         [(1, done("x"), false), (20, failed(Reason::Stopped), false), (40, cancelled(), true)]
     {
         let (me, job) = running_job(&store, n).await;
-        let step = growing(vec![opens(NO, "all")], children(n + 1, 3));
+        let step = branch_writes(vec![open_branch(BRANCH, "all")], children(n + 1, 3));
         commit(&store, 1, with_step(change(me, &job, Outcome::Next), step)).await;
         commit(&store, 2, change(me, &after_step(&job), outcome)).await;
-        let polled = poll(&store, 3).await;
+        let polled = poll_branches(&store, 3).await;
         assert_eq!((polled.polled, polled.to_cancel.len()), (usize::from(cut), usize::from(cut)), "{n}");
-        take(&store, 3, me, 2).await;
+        claim_all(&store, 3, me, 2).await;
     }
 }
 
 pub async fn a_step_may_cut_a_branch(store: Handle) {
-    let parent = opened(&store, children(2, 3)).await;
-    let cut = BranchUpdate { cancel_children: true, merged: true, ..BranchUpdate::new(NO) };
+    let parent = parent_with_children(&store, children(2, 3)).await;
+    let cut = BranchUpdate { cancel_children: true, merged: true, ..BranchUpdate::new(BRANCH) };
     let before = gates(&store, &[TIMER_GATE]).await;
-    let (me, job) = grow(&store, 2, &parent, vec![cut], vec![]).await;
+    let (me, job) = update_branches(&store, 2, &parent, vec![cut], vec![]).await;
     assert_ne!(gates(&store, &[TIMER_GATE]).await, before);
     // That its parent ends meanwhile changes nothing.
     commit(&store, 3, change(me, &job, done("x"))).await;
-    assert_eq!(branch(&store, 1, NO).await.poll.next_at, Some(t(2)));
-    assert_eq!(poll(&store, 4).await, cuts(4, &[NO]));
+    assert_eq!(branch(&store, 1, BRANCH).await.poll.next_at, Some(t(2)));
+    assert_eq!(poll_branches(&store, 4).await, cuts(4, &[BRANCH]));
     for n in 2..5 {
         act_on_job(&store, 5, n, cancel(0)).await;
     }
-    assert_eq!(poll(&store, 19).await, quiet(19, 1, None));
+    assert_eq!(poll_branches(&store, 19).await, quiet(19, 1, None));
 }
 
 pub async fn a_cut_branch_may_be_watched(store: Handle) {
-    let parent = opened(&store, children(2, 3)).await;
-    let parent = grow(
+    let parent = parent_with_children(&store, children(2, 3)).await;
+    let parent = update_branches(
         &store,
         2,
         &parent,
-        vec![BranchUpdate { cancel_children: true, ..BranchUpdate::new(NO) }],
+        vec![BranchUpdate { cancel_children: true, ..BranchUpdate::new(BRANCH) }],
         vec![],
     )
     .await;
-    waits(&store, 3, &parent, ended(3)).await;
-    assert_eq!(branch(&store, 1, NO).await.poll.next_at, Some(t(2)), "the cut comes first");
-    assert_eq!(poll(&store, 4).await, cuts(4, &[NO]));
+    wait_for_watch(&store, 3, &parent, watch_ended(3)).await;
+    assert_eq!(branch(&store, 1, BRANCH).await.poll.next_at, Some(t(2)), "the cut comes first");
+    assert_eq!(poll_branches(&store, 4).await, cuts(4, &[BRANCH]));
     for n in 2..5 {
         act_on_job(&store, 5, n, cancel(0)).await;
     }
     assert_eq!((state(&store, id(1)).await, inbox(&store, 1).await), (State::Ready, vec!["7".to_owned()]));
-    assert_eq!(poll(&store, 19).await, quiet(19, 1, None));
+    assert_eq!(poll_branches(&store, 19).await, quiet(19, 1, None));
     assert_eq!(inbox(&store, 1).await, ["7"]);
 }
 
 pub async fn blocks_are_seen_by_their_items(store: Handle) {
-    let parent = opened(&store, vec![block(2, 10), block(3, 20), block(4, 30)]).await;
+    let parent = parent_with_children(&store, vec![block(2, 10), block(3, 20), block(4, 30)]).await;
     let me = parent.0;
-    waits(&store, 2, &parent, ended(60)).await;
+    wait_for_watch(&store, 2, &parent, watch_ended(60)).await;
     let taken = claim(&store, at(3), &claim_request(me, 2, 2)).await;
     let step = windlass_model::StepWrites { items: 4, ..Default::default() };
     commit(&store, 4, with_step(change(me, &taken[0], Outcome::Next), step)).await;
-    assert_eq!(poll(&store, 7).await.polled, 1);
+    assert_eq!(poll_branches(&store, 7).await.polled, 1);
     let looked = seen(&store).await;
     assert_eq!((looked.ended, looked.pending, looked.never_started), (4, 56, 30));
 }
 
 pub async fn what_is_only_parked_is_looked_at_seldom(store: Handle) {
-    let parent = opened(&store, children(2, 3)).await;
+    let parent = parent_with_children(&store, children(2, 3)).await;
     let me = parent.0;
-    waits(&store, 2, &parent, ended(3)).await;
-    for child in take(&store, 3, me, 2).await {
+    wait_for_watch(&store, 2, &parent, watch_ended(3)).await;
+    for child in claim_all(&store, 3, me, 2).await {
         commit(&store, 4, change(me, &child, wait_for_signal("go", None))).await;
     }
-    assert_eq!(poll(&store, 10).await, quiet(10, 1, Some(15)), "the first look has nothing to compare with");
-    assert_eq!(poll(&store, 15).await, quiet(15, 1, Some(315)), "nothing can move by itself");
-    assert_eq!(poll(&store, 315).await, quiet(315, 1, Some(615)));
+    assert_eq!(
+        poll_branches(&store, 10).await,
+        quiet(10, 1, Some(15)),
+        "the first look has nothing to compare with"
+    );
+    assert_eq!(poll_branches(&store, 15).await, quiet(15, 1, Some(315)), "nothing can move by itself");
+    assert_eq!(poll_branches(&store, 315).await, quiet(315, 1, Some(615)));
 }

@@ -1,101 +1,12 @@
 //! Branches: children are put in, counted however they end, and listed.
 
 use windlass_model::{
-    BranchCounts, BranchMember, BranchNo, BranchPosition, BranchUpdate, ClaimedJob, CommitOutcome, NewJob,
-    Outcome, Reason, StepWrites, SubmitOutcome, Unique, When, WorkerId, branch::MAX_BLOCK_ITEMS,
+    BranchCounts, BranchMember, BranchNo, BranchUpdate, ClaimedJob, CommitOutcome, NewJob, Outcome, Reason,
+    StepWrites, SubmitOutcome, Unique, When, branch::MAX_BLOCK_ITEMS,
 };
 
-use super::kit::*;
-use crate::{
-    Branch, BranchChild, BranchChildFilter, ChildStates, ControlOutcome, Error, JobAction, PollReport,
-    ReapRequest,
-};
-
-/// The branch that most cases are about.
-pub(super) const NO: BranchNo = BranchNo(7);
-
-/// The `n`th job as a child of a branch.
-pub(super) fn child_of(n: u32, branch: BranchNo) -> NewJob {
-    let twig = BranchPosition { branch, spawn: 0, item: n.to_string(), items: 1 };
-    NewJob { branch_position: Some(Box::new(twig)), ..job(n) }
-}
-
-/// Children of the branch, numbered from `from`.
-pub(super) fn children(from: u32, count: u32) -> Vec<NewJob> {
-    (from..from + count).map(|n| child_of(n, NO)).collect()
-}
-
-/// The `n`th job as a block of so many children.
-pub(super) fn block(n: u32, items: u32) -> NewJob {
-    let twig = BranchPosition { branch: NO, spawn: 0, item: format!("{n}.."), items };
-    NewJob { branch_position: Some(Box::new(twig)), ..job(n) }
-}
-
-/// Opens a branch.
-pub(super) fn opens(number: BranchNo, name: &str) -> BranchUpdate {
-    let spawns = Some(vec!["each".to_owned()]);
-    BranchUpdate { opened_as: Some(name.to_owned()), spawns, ..BranchUpdate::new(number) }
-}
-
-/// A step that changes branches and puts children in.
-pub(super) fn growing(branches: Vec<BranchUpdate>, children: Vec<NewJob>) -> StepWrites {
-    StepWrites { branches, children, ..StepWrites::default() }
-}
-
-/// Has a job that runs change branches, put children in and go on.
-pub(super) async fn grow(
-    store: &Handle,
-    now: u64,
-    (me, job): &(WorkerId, ClaimedJob),
-    branches: Vec<BranchUpdate>,
-    children: Vec<NewJob>,
-) -> (WorkerId, ClaimedJob) {
-    let grown = with_step(change(*me, job, Outcome::Next), growing(branches, children));
-    assert_eq!(commit(store, now, grown).await, CommitOutcome::Committed);
-    (*me, after_step(job))
-}
-
-/// The first job, running, with the branch open and these children in it, which are ready.
-pub(super) async fn opened(store: &Handle, children: Vec<NewJob>) -> (WorkerId, ClaimedJob) {
-    let parent = running_job(store, 1).await;
-    grow(store, 1, &parent, vec![opens(NO, "all")], children).await
-}
-
-/// A branch of the `n`th job.
-pub(super) async fn branch(store: &Handle, n: u32, number: BranchNo) -> Branch {
-    let all = store.inspect().branches(id(n)).await.expect("branches");
-    all.into_iter().find(|branch| branch.number == number).expect("the branch is there")
-}
-
-/// How the children of the first job's branch have ended: started, done, failed, cancelled.
-pub(super) async fn counts(store: &Handle) -> [i64; 4] {
-    let BranchCounts { started, done, failed, cancelled } = branch(store, 1, NO).await.counts;
-    [started, done, failed, cancelled]
-}
-
-/// Claims all that is ready.
-pub(super) async fn take(store: &Handle, now: u64, me: WorkerId, number: i64) -> Vec<ClaimedJob> {
-    claim(store, at(now), &claim_request(me, number, 2_000)).await
-}
-
-/// Looks at all branches that are due.
-pub(super) async fn poll(store: &Handle, now: u64) -> PollReport {
-    store.poll_branches(at(now), 100).await.expect("poll")
-}
-
-/// All children of the branch that are meant.
-pub(super) async fn leaves(store: &Handle, only: ChildStates) -> Vec<BranchChild> {
-    let of = BranchChildFilter { job: id(1), branch: NO, only, after: None, limit: 10_000 };
-    store.inspect().branch_children(&of).await.expect("leaves")
-}
-
-/// Why a change was refused.
-pub(super) fn refusal(verdict: CommitOutcome) -> String {
-    match verdict {
-        CommitOutcome::Refused(why) => why,
-        other => panic!("{other:?}"),
-    }
-}
+use super::{branch_kit::*, kit::*};
+use crate::{ControlOutcome, Error, JobAction, ReapRequest};
 
 pub async fn a_branch_is_opened_filled_and_sealed_in_one_change(store: Handle) {
     let (me, job) = running_job(&store, 1).await;
@@ -103,12 +14,12 @@ pub async fn a_branch_is_opened_filled_and_sealed_in_one_change(store: Handle) {
         seal: true,
         cursor: Some(payload("end")),
         merge_record: Some("{\"all\":true}".into()),
-        ..opens(NO, "all")
+        ..open_branch(BRANCH, "all")
     };
-    let grown = with_step(change(me, &job, Outcome::Next), growing(vec![seal], children(2, 1_000)));
+    let grown = with_step(change(me, &job, Outcome::Next), branch_writes(vec![seal], children(2, 1_000)));
     assert_eq!(commit(&store, 1, grown).await, CommitOutcome::Committed);
-    let seen = branch(&store, 1, NO).await;
-    assert_eq!((seen.job, seen.number, seen.name.as_str()), (id(1), NO, "all"));
+    let seen = branch(&store, 1, BRANCH).await;
+    assert_eq!((seen.job, seen.number, seen.name.as_str()), (id(1), BRANCH, "all"));
     assert_eq!((seen.spawns, seen.cursor), (vec!["each".to_owned()], Some(payload("end"))));
     assert_eq!((seen.sealed, seen.merged, seen.cancels_children, seen.spawned), (true, false, false, 1_000));
     assert_eq!(
@@ -116,28 +27,29 @@ pub async fn a_branch_is_opened_filled_and_sealed_in_one_change(store: Handle) {
         (BranchCounts::default(), None, Some("{\"all\":true}"))
     );
     assert_eq!((seen.opened_at, seen.merged_at, seen.poll), (t(1), None, Default::default()));
-    let taken = take(&store, 2, me, 2).await;
+    let taken = claim_all(&store, 2, me, 2).await;
     assert_eq!(taken.len(), 1_000);
-    let counted = BranchMember { parent: id(1), branch: NO, items: 1 };
+    let counted = BranchMember { parent: id(1), branch: BRANCH, items: 1 };
     assert!(taken.iter().all(|child| child.branch_member == Some(counted) && child.parent.is_none()));
     assert_eq!(taken[0].input, payload("2"));
     assert_eq!(view(&store, id(1)).await.pending, 0, "they are not waited for one by one");
 }
 
 pub async fn a_branch_is_filled_by_many_changes(store: Handle) {
-    let mut parent = opened(&store, Vec::new()).await;
+    let mut parent = parent_with_children(&store, Vec::new()).await;
     for n in 0..3 {
-        let cursor = BranchUpdate { cursor: Some(payload(&n.to_string())), ..BranchUpdate::new(NO) };
-        parent = grow(&store, 2 + u64::from(n), &parent, vec![cursor], children(10 * n + 10, 4)).await;
-        let seen = branch(&store, 1, NO).await;
+        let cursor = BranchUpdate { cursor: Some(payload(&n.to_string())), ..BranchUpdate::new(BRANCH) };
+        parent =
+            update_branches(&store, 2 + u64::from(n), &parent, vec![cursor], children(10 * n + 10, 4)).await;
+        let seen = branch(&store, 1, BRANCH).await;
         assert_eq!((seen.spawned, seen.cursor), (i64::from(n + 1) * 4, Some(payload(&n.to_string()))));
     }
     // Without a word on the branch itself.
-    parent = grow(&store, 5, &parent, Vec::new(), children(50, 1)).await;
+    parent = update_branches(&store, 5, &parent, Vec::new(), children(50, 1)).await;
     let names = vec!["each".to_owned(), "more".to_owned()];
-    let last = BranchUpdate { seal: true, spawns: Some(names.clone()), ..BranchUpdate::new(NO) };
-    grow(&store, 6, &parent, vec![last], children(60, 2)).await;
-    let seen = branch(&store, 1, NO).await;
+    let last = BranchUpdate { seal: true, spawns: Some(names.clone()), ..BranchUpdate::new(BRANCH) };
+    update_branches(&store, 6, &parent, vec![last], children(60, 2)).await;
+    let seen = branch(&store, 1, BRANCH).await;
     assert_eq!((seen.spawned, seen.sealed, seen.spawns), (15, true, names));
     assert_eq!((seen.opened_at, seen.cursor), (t(1), Some(payload("2"))), "what is not said stays");
     let listed = store.inspect().children(id(1), None, 99).await.expect("children");
@@ -153,12 +65,12 @@ pub async fn every_end_in_a_branch_is_counted(store: Handle) {
         job
     };
     all[6] = named(all[6].clone());
-    let (me, _) = opened(&store, all).await;
+    let (me, _) = parent_with_children(&store, all).await;
     // The last one is taken alone, twice.
     let (two, three) = (worker(&store, 2).await, worker(&store, 3).await);
     act_on_job(&store, 2, 9, JobAction::Priority(-50)).await;
     assert_eq!(claim_one(&store, 2, two, 1).await.id, id(9));
-    let taken = take(&store, 2, me, 2).await;
+    let taken = claim_all(&store, 2, me, 2).await;
     assert_eq!(ids(&taken), [2, 3, 4, 5, 7, 8].map(id));
     assert_eq!(counts(&store).await, [0, 0, 0, 0], "nobody has written anything");
     commit(&store, 3, change(me, &taken[0], done("x"))).await;
@@ -189,11 +101,11 @@ pub async fn every_end_in_a_branch_is_counted(store: Handle) {
 }
 
 pub async fn a_batch_is_counted_per_branch(store: Handle) {
-    let parent = opened(&store, children(10, 40)).await;
+    let parent = parent_with_children(&store, children(10, 40)).await;
     let other = BranchNo(-3);
-    let more = (100..120).map(|n| child_of(n, other)).collect();
-    let (me, _) = grow(&store, 2, &parent, vec![opens(other, "others")], more).await;
-    let taken = take(&store, 3, me, 2).await;
+    let more = (100..120).map(|n| branch_child(n, other)).collect();
+    let (me, _) = update_branches(&store, 2, &parent, vec![open_branch(other, "others")], more).await;
+    let taken = claim_all(&store, 3, me, 2).await;
     assert_eq!(taken.len(), 60);
     let outcome = |n: usize| [done("x"), failed(Reason::Stopped), cancelled(), done("y")][n % 4].clone();
     let batch: Vec<_> = taken.iter().enumerate().map(|(n, job)| change(me, job, outcome(n))).collect();
@@ -203,12 +115,12 @@ pub async fn a_batch_is_counted_per_branch(store: Handle) {
     let counts = branch(&store, 1, other).await.counts;
     assert_eq!(counts, BranchCounts { started: 20, done: 10, failed: 5, cancelled: 5 });
     let all = store.inspect().branches(id(1)).await.expect("branches");
-    assert_eq!(all.iter().map(|branch| branch.number).collect::<Vec<_>>(), [other, NO], "by number");
+    assert_eq!(all.iter().map(|branch| branch.number).collect::<Vec<_>>(), [other, BRANCH], "by number");
 }
 
 pub async fn a_child_that_goes_on_has_started_and_not_ended(store: Handle) {
-    let (me, _) = opened(&store, children(2, 4)).await;
-    let taken = take(&store, 2, me, 2).await;
+    let (me, _) = parent_with_children(&store, children(2, 4)).await;
+    let taken = claim_all(&store, 2, me, 2).await;
     commit(&store, 3, change(me, &taken[0], retry(secs(5), &[1]))).await;
     commit(&store, 3, change(me, &taken[1], wait_for_signal("go", None))).await;
     commit(&store, 3, with_step(change(me, &taken[2], Outcome::Next), step("A", "B", "x"))).await;
@@ -221,8 +133,8 @@ pub async fn a_child_that_goes_on_has_started_and_not_ended(store: Handle) {
 }
 
 pub async fn a_child_that_is_tried_again_counts_back(store: Handle) {
-    let (me, _) = opened(&store, children(2, 3)).await;
-    let taken = take(&store, 2, me, 2).await;
+    let (me, _) = parent_with_children(&store, children(2, 3)).await;
+    let taken = claim_all(&store, 2, me, 2).await;
     commit(&store, 3, change(me, &taken[0], failed(Reason::Stopped))).await;
     commit(&store, 3, change(me, &taken[1], cancelled())).await;
     store.release(at(3), &[job_claim(me, &taken[2])]).await.expect("release");
@@ -233,7 +145,7 @@ pub async fn a_child_that_is_tried_again_counts_back(store: Handle) {
     assert_eq!(act_on_job(&store, 4, 4, JobAction::Retry).await, ControlOutcome::Done);
     assert_eq!(counts(&store).await, [2, 0, 0, 1], "it never started");
     assert_eq!(act_on_job(&store, 4, 3, JobAction::Retry).await, ControlOutcome::Done);
-    for child in take(&store, 5, me, 3).await {
+    for child in claim_all(&store, 5, me, 3).await {
         commit(&store, 6, change(me, &child, done("x"))).await;
     }
     assert_eq!(counts(&store).await, [3, 3, 0, 0]);
@@ -241,12 +153,15 @@ pub async fn a_child_that_is_tried_again_counts_back(store: Handle) {
 
 pub async fn a_lost_answer_counts_nothing_twice(store: Handle) {
     let (me, job) = running_job(&store, 1).await;
-    let grown = with_step(change(me, &job, Outcome::Next), growing(vec![opens(NO, "all")], children(2, 3)));
+    let grown = with_step(
+        change(me, &job, Outcome::Next),
+        branch_writes(vec![open_branch(BRANCH, "all")], children(2, 3)),
+    );
     for _ in 0..2 {
         assert_eq!(commit(&store, 1, grown.clone()).await, CommitOutcome::Committed);
     }
-    assert_eq!(branch(&store, 1, NO).await.spawned, 3);
-    let taken = take(&store, 2, me, 2).await;
+    assert_eq!(branch(&store, 1, BRANCH).await.spawned, 3);
+    let taken = claim_all(&store, 2, me, 2).await;
     let batch: Vec<_> = taken.iter().map(|child| change(me, child, done("x"))).collect();
     for _ in 0..2 {
         let verdicts = store.commit(at(3), &batch).await.expect("commit");
@@ -256,8 +171,8 @@ pub async fn a_lost_answer_counts_nothing_twice(store: Handle) {
 }
 
 pub async fn a_fenced_change_counts_nothing(store: Handle) {
-    let (me, job) = opened(&store, children(2, 2)).await;
-    let taken = take(&store, 2, me, 2).await;
+    let (me, job) = parent_with_children(&store, children(2, 2)).await;
+    let taken = claim_all(&store, 2, me, 2).await;
     store.release(at(3), &[job_claim(me, &taken[0])]).await.expect("release");
     let old = taken.iter().map(|child| change(me, child, done("x"))).collect::<Vec<_>>();
     let verdicts = store.commit(at(4), &old).await.expect("commit");
@@ -266,17 +181,17 @@ pub async fn a_fenced_change_counts_nothing(store: Handle) {
     store.release(at(5), &[job_claim(me, &job)]).await.expect("release");
     let late = with_step(
         change(me, &job, Outcome::Next),
-        growing(vec![opens(BranchNo(8), "more")], children(10, 3)),
+        branch_writes(vec![open_branch(BranchNo(8), "more")], children(10, 3)),
     );
     assert_eq!(commit(&store, 6, late).await, CommitOutcome::Fenced);
     assert_eq!(store.inspect().branches(id(1)).await.expect("branches").len(), 1);
-    assert_eq!(branch(&store, 1, NO).await.spawned, 2);
+    assert_eq!(branch(&store, 1, BRANCH).await.spawned, 2);
     assert_eq!(store.inspect().job(id(10)).await.expect("job"), None);
 }
 
 pub async fn what_is_refused_in_a_batch_counts_nothing(store: Handle) {
-    let (me, _) = opened(&store, children(2, 3)).await;
-    let taken = take(&store, 2, me, 2).await;
+    let (me, _) = parent_with_children(&store, children(2, 3)).await;
+    let taken = claim_all(&store, 2, me, 2).await;
     let writes_entry = |job: &ClaimedJob, outcome| {
         with_step(change(me, job, outcome), journal_writes(vec![entry(0, "a", "x")]))
     };
@@ -293,56 +208,64 @@ pub async fn what_is_refused_in_a_batch_counts_nothing(store: Handle) {
 }
 
 pub async fn what_cannot_be_done_to_a_branch_is_refused_alone(store: Handle) {
-    let parent = opened(&store, children(2, 1)).await;
+    let parent = parent_with_children(&store, children(2, 1)).await;
     let other = running_job(&store, 40).await;
     let tries = async |now: u64, branches: Vec<BranchUpdate>, children: Vec<NewJob>| {
         let (me, job) = &parent;
-        let bad = with_step(change(*me, job, Outcome::Next), growing(branches, children));
+        let bad = with_step(change(*me, job, Outcome::Next), branch_writes(branches, children));
         refusal(commit(&store, now, bad).await)
     };
     assert!(tries(2, vec![BranchUpdate::new(BranchNo(9))], Vec::new()).await.contains("no branch 9"));
-    assert!(tries(2, vec![opens(NO, "again")], Vec::new()).await.contains("a branch 7 already"));
-    assert!(tries(2, Vec::new(), vec![child_of(50, BranchNo(9))]).await.contains("no open branch 9"));
+    assert!(tries(2, vec![open_branch(BRANCH, "again")], Vec::new()).await.contains("a branch 7 already"));
+    assert!(tries(2, Vec::new(), vec![branch_child(50, BranchNo(9))]).await.contains("no open branch 9"));
     let bad = with_step(
         change(parent.0, &parent.1, Outcome::Next),
-        growing(vec![], vec![child_of(50, BranchNo(9))]),
+        branch_writes(vec![], vec![branch_child(50, BranchNo(9))]),
     );
     let (me, job) = &other;
-    let good = with_step(change(*me, job, Outcome::Next), growing(vec![opens(NO, "mine")], children(60, 2)));
+    let good = with_step(
+        change(*me, job, Outcome::Next),
+        branch_writes(vec![open_branch(BRANCH, "mine")], children(60, 2)),
+    );
     let child = claim(&store, at(2), &claim_request(parent.0, 9, 1)).await.remove(0);
     let batch = [bad, good, change(parent.0, &child, done("x"))];
     let verdicts = store.commit(at(3), &batch).await.expect("commit");
     assert!(matches!(verdicts[0], CommitOutcome::Refused(_)), "{verdicts:?}");
     assert_eq!(verdicts[1..], [CommitOutcome::Committed, CommitOutcome::Committed]);
-    assert_eq!((branch(&store, 40, NO).await.spawned, branch(&store, 1, NO).await.spawned), (2, 1));
+    assert_eq!((branch(&store, 40, BRANCH).await.spawned, branch(&store, 1, BRANCH).await.spawned), (2, 1));
     assert_eq!(counts(&store).await, [1, 1, 0, 0]);
-    let parent =
-        grow(&store, 4, &parent, vec![BranchUpdate { seal: true, ..BranchUpdate::new(NO) }], Vec::new())
-            .await;
-    let late = with_step(change(parent.0, &parent.1, Outcome::Next), growing(vec![], children(50, 1)));
+    let parent = update_branches(
+        &store,
+        4,
+        &parent,
+        vec![BranchUpdate { seal: true, ..BranchUpdate::new(BRANCH) }],
+        Vec::new(),
+    )
+    .await;
+    let late = with_step(change(parent.0, &parent.1, Outcome::Next), branch_writes(vec![], children(50, 1)));
     assert!(refusal(commit(&store, 5, late).await).contains("no open branch 7"));
-    assert_eq!(branch(&store, 1, NO).await.spawned, 1);
+    assert_eq!(branch(&store, 1, BRANCH).await.spawned, 1);
 }
 
 pub async fn what_is_no_child_of_a_branch_is_refused(store: Handle) {
-    let (me, job) = opened(&store, vec![block(2, 5)]).await;
+    let (me, job) = parent_with_children(&store, vec![block(2, 5)]).await;
     let told = store.submit(at(1), &children(50, 1), None).await;
     assert!(matches!(&told, Err(Error::Invalid(why)) if why.to_string().contains("branch")), "{told:?}");
     let refused = async |step: StepWrites| {
         refusal(commit(&store, 2, with_step(change(me, &job, Outcome::Next), step)).await)
     };
-    let keyed = NewJob { key: Some("k".into()), ..child_of(50, NO) };
-    assert!(refused(growing(vec![], vec![keyed])).await.contains("key of a child of a branch"));
+    let keyed = NewJob { key: Some("k".into()), ..branch_child(50, BRANCH) };
+    assert!(refused(branch_writes(vec![], vec![keyed])).await.contains("key of a child of a branch"));
     for items in [0, MAX_BLOCK_ITEMS as u32 + 1] {
-        let why = refused(growing(vec![], vec![block(50, items)])).await;
+        let why = refused(branch_writes(vec![], vec![block(50, items)])).await;
         assert!(why.contains(&format!("has {items} items")), "{why}");
     }
     let long = (0..1_001).map(|n| n.to_string()).collect();
-    let many = BranchUpdate { spawns: Some(long), ..BranchUpdate::new(NO) };
-    assert!(refused(growing(vec![many], vec![])).await.contains("names of a branch's spawns"));
-    assert!(refused(growing(vec![opens(BranchNo(8), "a,b")], vec![])).await.contains("','"));
+    let many = BranchUpdate { spawns: Some(long), ..BranchUpdate::new(BRANCH) };
+    assert!(refused(branch_writes(vec![many], vec![])).await.contains("names of a branch's spawns"));
+    assert!(refused(branch_writes(vec![open_branch(BranchNo(8), "a,b")], vec![])).await.contains("','"));
     assert!(refused(StepWrites { items: 1, ..StepWrites::default() }).await.contains("more than the 0 left"));
-    assert_eq!(branch(&store, 1, NO).await.spawned, 5);
-    grow(&store, 3, &(me, job), vec![], vec![block(60, MAX_BLOCK_ITEMS as u32)]).await;
-    assert_eq!(branch(&store, 1, NO).await.spawned, 5 + MAX_BLOCK_ITEMS as i64);
+    assert_eq!(branch(&store, 1, BRANCH).await.spawned, 5);
+    update_branches(&store, 3, &(me, job), vec![], vec![block(60, MAX_BLOCK_ITEMS as u32)]).await;
+    assert_eq!(branch(&store, 1, BRANCH).await.spawned, 5 + MAX_BLOCK_ITEMS as i64);
 }

@@ -2,7 +2,7 @@
 
 use windlass_model::{ClaimNo, Epoch, State, WorkerId};
 
-use super::{branch_watches::*, branches::*, kit::*};
+use super::{branch_kit::*, kit::*};
 use crate::ControlOutcome;
 
 /// `forget` takes away the record of a claim, and leaves its jobs as they are.
@@ -10,12 +10,12 @@ pub async fn a_lost_child_is_found_although_others_end(
     store: Handle,
     forget: impl AsyncFnOnce(WorkerId, ClaimNo),
 ) {
-    let parent = opened(&store, children(2, 10)).await;
+    let parent = parent_with_children(&store, children(2, 10)).await;
     let me = parent.0;
-    waits(&store, 2, &parent, ended(10)).await;
+    wait_for_watch(&store, 2, &parent, watch_ended(10)).await;
     let lost = claim_one(&store, 3, me, 2).await;
     forget(me, ClaimNo(2)).await;
-    let others = take(&store, 3, me, 3).await;
+    let others = claim_all(&store, 3, me, 3).await;
     assert_eq!(others.len(), 9);
     // All others have begun, and one of them ends between any two looks.
     for other in &others {
@@ -24,7 +24,7 @@ pub async fn a_lost_child_is_found_although_others_end(
     let mut found = Vec::new();
     for n in 0..others.len() as u32 {
         let now = 10 + 300 * u64::from(n);
-        found.push(poll(&store, now).await.redelivered);
+        found.push(poll_branches(&store, now).await.redelivered);
         // The first one is the one that was lost.
         assert_eq!(act_on_job(&store, now + 1, 3 + n, cancel(0)).await, ControlOutcome::Done);
     }
@@ -33,7 +33,7 @@ pub async fn a_lost_child_is_found_although_others_end(
         [0, 1, 0, 0, 0, 0, 0, 0, 0],
         "at the first look that has something to compare with, and once"
     );
-    assert_eq!(branch(&store, 1, NO).await.poll.redelivered, 1);
+    assert_eq!(branch(&store, 1, BRANCH).await.poll.redelivered, 1);
     renew(&store, 3_999, me).await;
     let back = claim_one(&store, 4_000, me, 4).await;
     assert_eq!((back.id, back.epoch), (lost.id, Epoch(1)));

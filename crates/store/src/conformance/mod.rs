@@ -17,6 +17,7 @@
 pub mod bad_input;
 pub mod blocks;
 pub mod branch_children;
+mod branch_kit;
 pub mod branch_polls;
 pub mod branch_watches;
 pub mod branches;

@@ -2,11 +2,11 @@
 
 use windlass_model::{JobId, NewJob, Reason, State, SubmitOutcome};
 
-use super::{branches, kit::*};
+use super::{branch_kit, kit::*};
 use crate::{ChildStates, ControlOutcome, Filter, JobAction, JobEnd, Prune, Pruned};
 
 /// What ended so before this second.
-fn ended(state: State, before: u64) -> Prune {
+fn watch_ended(state: State, before: u64) -> Prune {
     Prune { state, before: t(before), kind: None, after: None, limit: 1_000 }
 }
 
@@ -42,9 +42,13 @@ async fn thirty(store: &Handle) {
 pub async fn jobs_go_by_state_and_age(store: Handle) {
     thirty(&store).await;
     submit(&store, &jobs(100, 5)).await;
-    assert_eq!(prune(&store, ended(State::Done, 1), 1_000).await, Pruned::default(), "none is old enough");
+    assert_eq!(
+        prune(&store, watch_ended(State::Done, 1), 1_000).await,
+        Pruned::default(),
+        "none is old enough"
+    );
     for (n, state) in [State::Done, State::Failed, State::Cancelled].into_iter().enumerate() {
-        let pruned = prune(&store, ended(state, 5), 1_000).await;
+        let pruned = prune(&store, watch_ended(state, 5), 1_000).await;
         assert_eq!((pruned.jobs, pruned.kept), (4, 0), "{state}");
         assert_eq!(count(&store, state).await, 6, "{state}");
         assert_eq!(list(&store, all_jobs()).await.len(), 35 - 4 * (n + 1));
@@ -58,10 +62,10 @@ pub async fn calls_are_bounded_and_go_on_where_the_last_stopped(store: Handle) {
     thirty(&store).await;
     submit(&store, &jobs(100, 20)).await;
     for (state, limit) in [(State::Done, 1), (State::Failed, 3), (State::Cancelled, 7)] {
-        assert_eq!(prune(&store, ended(state, 99), limit).await.jobs, 10, "{state}");
+        assert_eq!(prune(&store, watch_ended(state, 99), limit).await.jobs, 10, "{state}");
         assert_eq!(count(&store, state).await, 0);
     }
-    let one = Prune { limit: 0, ..ended(State::Done, 99) };
+    let one = Prune { limit: 0, ..watch_ended(State::Done, 99) };
     assert_eq!(store.prune(at(900), &one).await.expect("prune").jobs, 0);
 }
 
@@ -73,7 +77,7 @@ pub async fn only_the_kind_that_is_named_goes(store: Handle) {
     for job in claim(&store, at(0), &both).await {
         commit(&store, 1, change(worker, &job, done("x"))).await;
     }
-    let of = |kind: &str| Prune { kind: Some(kind.into()), ..ended(State::Done, 9) };
+    let of = |kind: &str| Prune { kind: Some(kind.into()), ..watch_ended(State::Done, 9) };
     assert_eq!(prune(&store, of("nobody"), 9).await.jobs, 0);
     assert_eq!(prune(&store, of("b"), 9).await.jobs, 1);
     assert_eq!(list(&store, all_jobs()).await, [id(1)]);
@@ -87,7 +91,7 @@ pub async fn nothing_is_left_of_a_pruned_job(store: Handle) {
     commit(&store, 1, change(worker, &claimed, failed(Reason::Stopped))).await;
     let settled = crate::RenewRequest { settled: vec![windlass_model::ClaimNo(1)], ..renew_request(worker) };
     store.renew(at(1), &settled).await.expect("renew");
-    assert_eq!(prune(&store, ended(State::Failed, 9), 9).await.jobs, 1);
+    assert_eq!(prune(&store, watch_ended(State::Failed, 9), 9).await.jobs, 1);
     assert_eq!(store.inspect().job(id(1)).await.expect("job"), None);
     assert_eq!(store.job_ends(&[id(1)]).await.expect("ended"), [Some(JobEnd::Gone)]);
     assert!(history(&store, id(1)).await.is_empty());
@@ -106,11 +110,15 @@ pub async fn a_child_of_a_live_parent_stays(store: Handle) {
     for job in &taken[1..] {
         commit(&store, 1, change(worker, job, done("x"))).await;
     }
-    let first = prune(&store, ended(State::Done, 9), 9).await;
+    let first = prune(&store, watch_ended(State::Done, 9), 9).await;
     assert_eq!((first.jobs, first.kept), (2, 1), "a parent that is not there needs nothing");
     assert_eq!(list(&store, all_jobs()).await, [2, 1].map(id));
     commit(&store, 2, change(worker, &taken[0], done("x"))).await;
-    assert_eq!(prune(&store, ended(State::Done, 9), 9).await.jobs, 2, "both, once the parent has ended");
+    assert_eq!(
+        prune(&store, watch_ended(State::Done, 9), 9).await.jobs,
+        2,
+        "both, once the parent has ended"
+    );
 }
 
 /// A failed or cancelled parent may be retried, and reads the results of its children then.
@@ -122,19 +130,21 @@ pub async fn a_child_of_a_parent_that_may_be_retried_stays(store: Handle) {
         submit(&store, &[job(n)]).await;
         let number = i64::from(n);
         let parent = claim_one(&store, 0, me, number).await;
-        let step =
-            branches::growing(vec![branches::opens(branches::NO, "all")], branches::children(n + 1, 3));
+        let step = branch_kit::branch_writes(
+            vec![branch_kit::open_branch(branch_kit::BRANCH, "all")],
+            branch_kit::children(n + 1, 3),
+        );
         commit(&store, 1, with_step(change(me, &parent, windlass_model::Outcome::Next), step)).await;
         let plain = NewJob { parent: Some(id(n)), ..job(n + 10) };
         submit(&store, &[plain]).await;
-        let taken = branches::take(&store, 1, me, number + 1).await;
+        let taken = branch_kit::claim_all(&store, 1, me, number + 1).await;
         assert_eq!(taken.len(), 4);
         for job in &taken {
             let ends = if job.id == id(n + 2) { failed(Reason::Stopped) } else { done("x") };
             commit(&store, 2, change(me, job, ends)).await;
         }
         commit(&store, 3, change(me, &after_step(&parent), outcome)).await;
-        let kept = async |state| prune(&store, ended(state, 99), 9).await;
+        let kept = async |state| prune(&store, watch_ended(state, 99), 9).await;
         assert_eq!(kept(State::Done).await, Pruned { jobs: 0, kept: 3, after: None }, "of a {state} parent");
         if state == State::Cancelled {
             assert_eq!(kept(State::Failed).await, Pruned { jobs: 0, kept: 1, after: None });
@@ -142,7 +152,7 @@ pub async fn a_child_of_a_parent_that_may_be_retried_stays(store: Handle) {
         assert_eq!(act_on_job(&store, 4, n, JobAction::Retry).await, ControlOutcome::Done);
         let of = crate::BranchChildFilter {
             job: id(n),
-            branch: branches::NO,
+            branch: branch_kit::BRANCH,
             only: ChildStates::Ended,
             after: None,
             limit: 9,
@@ -160,13 +170,13 @@ pub async fn a_child_of_a_parent_that_may_be_retried_stays(store: Handle) {
 }
 
 pub async fn children_go_after_their_parent(store: Handle) {
-    let (me, parent) = branches::opened(&store, branches::children(2, 3)).await;
-    for job in branches::take(&store, 1, me, 2).await {
+    let (me, parent) = branch_kit::parent_with_children(&store, branch_kit::children(2, 3)).await;
+    for job in branch_kit::claim_all(&store, 1, me, 2).await {
         commit(&store, 2, change(me, &job, done("x"))).await;
     }
     commit(&store, 3, change(me, &parent, failed(Reason::Stopped))).await;
-    assert_eq!(prune(&store, ended(State::Done, 99), 9).await.kept, 3);
-    assert_eq!(prune(&store, ended(State::Failed, 99), 9).await.jobs, 1, "the parent");
-    assert_eq!(prune(&store, ended(State::Done, 99), 9).await.jobs, 3, "then its children");
+    assert_eq!(prune(&store, watch_ended(State::Done, 99), 9).await.kept, 3);
+    assert_eq!(prune(&store, watch_ended(State::Failed, 99), 9).await.jobs, 1, "the parent");
+    assert_eq!(prune(&store, watch_ended(State::Done, 99), 9).await.jobs, 3, "then its children");
     assert!(list(&store, all_jobs()).await.is_empty());
 }

@@ -6,7 +6,7 @@ use windlass_model::{
 };
 
 use super::{
-    branches::{NO, branch, child_of, growing, opens},
+    branch_kit::{BRANCH, branch, branch_child, branch_writes, open_branch},
     kit::*,
     races::{EACH, ROUNDS, at_once, both, drain, round},
 };
@@ -202,8 +202,8 @@ async fn clan(store: &Handle, n: u32) -> (WorkerId, ClaimedJob, Vec<ClaimedJob>)
     let first = n * 100;
     submit(store, &[job(first)]).await;
     let parent = claim_one(store, 0, me, 1).await;
-    let children: Vec<NewJob> = (first + 1..=first + EACH).map(|n| child_of(n, NO)).collect();
-    let step = growing(vec![opens(NO, "all")], children);
+    let children: Vec<NewJob> = (first + 1..=first + EACH).map(|n| branch_child(n, BRANCH)).collect();
+    let step = branch_writes(vec![open_branch(BRANCH, "all")], children);
     commit(store, 1, with_step(change(me, &parent, Outcome::Next), step)).await;
     let children = claim(store, at(1), &claim_request(me, 2, 99)).await;
     assert_eq!(children.len(), EACH as usize);
@@ -214,7 +214,8 @@ pub async fn ends_in_a_branch_against_the_park_of_its_job_wake_it(store: Handle)
     for n in 0..ROUNDS {
         let (me, parent, children) = clan(&store, n).await;
         let watch = BranchWatch { ended: Some(u64::from(EACH)), ..BranchWatch::default() };
-        let watches = growing(vec![BranchUpdate { watch: Some(watch), ..BranchUpdate::new(NO) }], vec![]);
+        let watches =
+            branch_writes(vec![BranchUpdate { watch: Some(watch), ..BranchUpdate::new(BRANCH) }], vec![]);
         let park = with_step(change(me, &parent, wait_for_signal(BRANCH_SIGNAL, None)), watches);
         let how = |n: usize| if n.is_multiple_of(3) { failed(Reason::Stopped) } else { done("x") };
         let ends = children.iter().enumerate().map(|(n, child)| change(me, child, how(n)));
@@ -222,7 +223,7 @@ pub async fn ends_in_a_branch_against_the_park_of_its_job_wake_it(store: Handle)
         let woken = parks_as_they_end(&store, n, &park, &ends).await;
         assert_eq!(texts(&woken[0].inbox), ["7"], "round {n}: it is told once");
         let each = i64::from(EACH);
-        let counts = branch(&store, n * 100, NO).await.counts;
+        let counts = branch(&store, n * 100, BRANCH).await.counts;
         let failed = (each + 2) / 3;
         assert_eq!(
             counts,
@@ -263,7 +264,7 @@ pub async fn what_happens_to_a_child_at_once_is_counted_once(store: Handle) {
             let state = state(&store, child.id).await;
             counted.add(BranchCounts::of(state, 1));
         }
-        let counts = branch(&store, n * 100, NO).await.counts;
+        let counts = branch(&store, n * 100, BRANCH).await.counts;
         assert_eq!(counts.ends(), counted.ends(), "round {n}");
         let began = children.len() as i64;
         assert!((0..=began).contains(&counts.started), "round {n}: {counts:?}");
@@ -277,8 +278,9 @@ pub async fn branches_are_looked_at_by_one_of_many(store: Handle) {
     let (me, mut job) = running_job(&store, 1).await;
     for number in 0..20 {
         let watch = Some(BranchWatch { ended: Some(1), ..BranchWatch::default() });
-        let open = BranchUpdate { watch, ..opens(BranchNo(number), "some") };
-        commit(&store, 1, with_step(change(me, &job, Outcome::Next), growing(vec![open], vec![]))).await;
+        let open = BranchUpdate { watch, ..open_branch(BranchNo(number), "some") };
+        commit(&store, 1, with_step(change(me, &job, Outcome::Next), branch_writes(vec![open], vec![])))
+            .await;
         job = after_step(&job);
     }
     for now in [10, 100, 1_000] {
