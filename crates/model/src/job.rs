@@ -196,6 +196,7 @@ impl NewJob {
             pending_children: 0,
             inbox: Vec::new(),
             unwind: None,
+            fault: None,
         }
     }
 }
@@ -307,6 +308,9 @@ pub struct ClaimedJob {
     pub inbox: Vec<Signal>,
     /// How it ends once its undos have run, if it is being unwound.
     pub unwind: Option<Box<Unwind>>,
+    /// Which of its columns cannot be decoded, and why. Such a job must not run: it would run without its own settings, its wait or
+    /// its end.
+    pub fault: Option<Box<str>>,
 }
 
 impl ClaimedJob {
@@ -338,6 +342,7 @@ impl ClaimedJob {
             pending_children: 0,
             inbox: Vec::new(),
             unwind: None,
+            fault: None,
         }
     }
 

@@ -227,6 +227,9 @@ impl Check {
 
     /// The job as a worker would claim it, decoded.
     fn claimed(&self, job: Job) -> Result<ClaimedJob, Failure> {
+        if let Some(fault) = job.fault {
+            return Err(Failure::stop(fault.into_string()).class(class::UNDECODABLE));
+        }
         let decode = |payload: &windlass_model::Payload| {
             let plain = self.operator.codecs().decode(payload).map_err(|error| {
                 Failure::stop(format!("the input cannot be read: {error}")).class(class::UNDECODABLE)

@@ -92,6 +92,7 @@ pub fn explain(
         State::Waiting => parked::causes(job, holds, branches, workers, now),
     };
     causes.extend(unwinding(job));
+    causes.splice(0..0, undecodable_row(job));
     let Cause(cause, because, hint) = causes.remove(0);
     let also = causes.into_iter().map(|Cause(_, because, _)| because).collect();
     Why { job: job.summary.id, state: Some(job.summary.state), cause, because, hint, also }
@@ -107,6 +108,20 @@ fn unwinding(job: &Job) -> Option<Cause> {
     let because = sentence(&format!("It undoes its steps, and then it {how}"));
     let hint = format!("Wait, or end it at once without its undos: `windlass cancel {}`.", job.summary.id);
     Some(Cause("unwinding", because, hint))
+}
+
+/// A column of the job's row cannot be decoded.
+fn undecodable_row(job: &Job) -> Option<Cause> {
+    let fault = job.fault.as_ref()?;
+    let repair = "Repair the row in the database: it was changed by hand, or written by a newer version";
+    let (consequence, hint) = match job.summary.state {
+        State::Done => return None,
+        State::Failed | State::Cancelled => {
+            ("It cannot be retried", format!("{repair}. Then `windlass retry {}`.", job.summary.id))
+        }
+        _ => ("It fails when it is claimed next", format!("{repair}.")),
+    };
+    Some(Cause("undecodable", sentence(&format!("{consequence}, because {fault}")), hint))
 }
 
 fn ended(job: &Job, journal: &[JournalEntry]) -> Cause {

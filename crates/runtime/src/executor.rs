@@ -44,6 +44,9 @@ impl Core {
             cancelled: self.cancelled(),
             cancel: Arc::clone(&job.cancel),
         });
+        if let Some(fault) = &job.claimed.fault {
+            return Some(outcome::change(&attempt, outcome::undecodable_row(fault), None));
+        }
         if let Some(wait) = outcome::unmet_wait(&attempt, job.claimed_at) {
             return Some(outcome::change(&attempt, Outcome::Wait(wait), Some(StepWrites::default())));
         }

@@ -223,6 +223,12 @@ pub(crate) fn expired(attempt: &Attempt) -> Outcome {
     Outcome::Failed { reason: Reason::Expired, failure: Failure::stop(text).class(class::EXPIRED) }
 }
 
+/// The outcome of a job whose row cannot be decoded: it would run without its own settings, its wait or its end.
+pub(crate) fn undecodable_row(fault: &str) -> Outcome {
+    let text = format!("{fault}; it was changed by hand, or written by a newer version");
+    Outcome::Failed { reason: Reason::Undecodable, failure: Failure::stop(text).class(class::UNDECODABLE) }
+}
+
 pub(crate) fn timed_out(limit: Option<Duration>) -> Failure {
     Failure::retry(format!("the attempt ran longer than {:?}", limit.unwrap_or_default()))
         .class(class::TIMEOUT)

@@ -3,9 +3,10 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
+use serde::de::DeserializeOwned;
 use windlass_model::{
     BranchPoll, BranchWatch, Epoch, Failure, Invalid, JobId, Limits, NewJob, Payload, Reason, Schedule,
-    Settings, State, SubmitOutcome, Time, Unwind, WaitCondition,
+    Settings, State, SubmitOutcome, Time, Unique, Unwind, WaitCondition,
     calendar::{Missed, Overlap, plan},
     limits::clean_message,
 };
@@ -93,30 +94,19 @@ pub(crate) fn retry_counts_text(counts: &[u32]) -> Option<String> {
     (!counts.is_empty()).then(|| serde_json::to_string(counts).expect("numbers are plain data"))
 }
 
-/// Decodes retry counts.
-pub(crate) fn retry_counts(text: Option<&str>) -> Vec<u32> {
-    text.and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default()
-}
-
 /// What a job waits for, as text.
 pub(crate) fn wait_text(wait: &WaitCondition) -> String {
     serde_json::to_string(wait).expect("names and numbers are plain data")
 }
 
-/// Decodes what a job waits for.
-pub(crate) fn wait(text: Option<&str>) -> Option<WaitCondition> {
-    text.and_then(|text| serde_json::from_str(text).ok())
-}
-
-/// How a job that is being unwound ends, as text; its error is cleaned as errors are.
+/// How a job that is being unwound ends, as text.
 pub(crate) fn unwind_text(unwind: &Unwind) -> String {
-    let failure = kept_failure(&unwind.failure);
-    serde_json::to_string(&Unwind { failure, ..*unwind }).expect("a failure is plain data")
+    serde_json::to_string(&kept_unwind(unwind)).expect("a failure is plain data")
 }
 
-/// Decodes how a job that is being unwound ends.
-pub(crate) fn unwind(text: Option<&str>) -> Option<Box<Unwind>> {
-    text.and_then(|text| serde_json::from_str(text).ok())
+/// How a job that is being unwound ends, as it is stored: its error is cleaned as errors are.
+pub(crate) fn kept_unwind(unwind: &Unwind) -> Unwind {
+    Unwind { failure: kept_failure(&unwind.failure), ..*unwind }
 }
 
 /// What a job watches a branch for, as text.
@@ -124,9 +114,11 @@ pub(crate) fn watch_text(watch: &BranchWatch) -> String {
     serde_json::to_string(watch).expect("numbers are plain data")
 }
 
-/// Decodes what a job watches a branch for.
+/// Decodes what a job watches a branch for. A watch that cannot be decoded is met by any count: the job is woken, reads the
+/// counts, and watches anew.
 pub(crate) fn watch(text: Option<&str>) -> Option<BranchWatch> {
-    text.and_then(|text| serde_json::from_str(text).ok())
+    let any_count = || BranchWatch { ended: Some(0), ..BranchWatch::default() };
+    text.map(|text| serde_json::from_str(text).unwrap_or_else(|_| any_count()))
 }
 
 /// What the last poll of a branch found, as text.
@@ -134,10 +126,79 @@ pub(crate) fn poll_text(poll: &BranchPoll) -> String {
     serde_json::to_string(poll).expect("plain data")
 }
 
-/// Decodes what the last poll of a branch found; the time of the next poll has a column of its own.
+/// Decodes what the last poll of a branch found; the time of the next poll has a column of its own. It decides only when to poll
+/// next, so one that cannot be decoded counts as no poll.
 pub(crate) fn poll(text: Option<&str>, next_at: Option<Time>) -> BranchPoll {
     let poll: BranchPoll = text.and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default();
     BranchPoll { next_at, ..poll }
+}
+
+/// Decodes the columns of one job's row that are JSON. A column that cannot be decoded has its default value, and is a fault of the
+/// job: its row was changed by hand, or written by a newer version. The job must not run then.
+#[derive(Default)]
+pub(crate) struct Decoder {
+    fault: Option<Box<str>>,
+}
+
+impl Decoder {
+    /// The job's own policies.
+    pub(crate) fn settings(&mut self, text: Option<&str>) -> Settings {
+        self.decode("settings", text)
+    }
+
+    /// Words to search by.
+    pub(crate) fn tags(&mut self, text: Option<&str>) -> Vec<String> {
+        self.decode("tags", text)
+    }
+
+    /// How much of each retry rule is used.
+    pub(crate) fn retry_counts(&mut self, text: Option<&str>) -> Vec<u32> {
+        self.decode("retry_counts", text)
+    }
+
+    /// What the job waits for.
+    pub(crate) fn wait(&mut self, text: Option<&str>) -> Option<WaitCondition> {
+        self.decode("wait", text)
+    }
+
+    /// How the job ends once its undos have run.
+    pub(crate) fn unwind(&mut self, text: Option<&str>) -> Option<Box<Unwind>> {
+        self.decode("unwind", text)
+    }
+
+    /// The first column that could not be decoded, and why.
+    pub(crate) fn fault(self) -> Option<Box<str>> {
+        self.fault
+    }
+
+    fn decode<T: Default + DeserializeOwned>(&mut self, column: &str, text: Option<&str>) -> T {
+        let Some(text) = text else { return T::default() };
+        serde_json::from_str(text).unwrap_or_else(|error| {
+            self.fault.get_or_insert_with(|| {
+                format!("the column {column} of its row cannot be decoded: {error}").into()
+            });
+            T::default()
+        })
+    }
+}
+
+/// Whether a job that took a unique name holds it in a state. If its settings cannot be decoded, it holds the name as long as it would
+/// by default: the name must not be given to two jobs.
+pub(crate) fn holds_name(
+    (settings, fault): (&Settings, Option<&str>),
+    name: &str,
+    state: State,
+    submitted_at: Time,
+    now: Time,
+) -> bool {
+    let by_default = fault.map(|_| Unique::new(name));
+    let unique = by_default.as_ref().or(settings.unique.as_deref());
+    unique.is_some_and(|unique| unique.holds(state, submitted_at, now))
+}
+
+/// Decodes the names of a branch's spawns. Without them, children are shown without the name of their spawn.
+pub(crate) fn spawns(text: Option<&str>) -> Vec<String> {
+    text.and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default()
 }
 
 /// Jobs that have the ids or keys of jobs that were not inserted.
@@ -211,16 +272,6 @@ pub(crate) fn check_stage_update(update: &StageUpdate, limits: &Limits) -> Resul
         }));
     }
     Ok(limits.check_payload("data of the state", &update.data.bytes)?)
-}
-
-/// Decodes a job's own policies; text that cannot be decoded is the default.
-pub(crate) fn settings(text: Option<&str>) -> Settings {
-    text.and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default()
-}
-
-/// Decodes tags, or the names of spawns, from a JSON array.
-pub(crate) fn tags(text: Option<&str>) -> Vec<String> {
-    text.and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default()
 }
 
 /// Sums up counts per lane and placement. Live jobs that are neither ready, scheduled nor waiting are running.

@@ -299,6 +299,10 @@ pub(crate) mod outcome {
         ControlOutcome::Refused("it is being cancelled and ends soon".into())
     }
 
+    pub(crate) fn undecodable(fault: &str) -> ControlOutcome {
+        ControlOutcome::Refused(format!("{fault}; repair the row first"))
+    }
+
     pub(crate) fn retry_done() -> ControlOutcome {
         ControlOutcome::Refused("it is done; submit it anew to have it done again".into())
     }

@@ -57,6 +57,7 @@ fn job(state: State) -> Job {
         until: None,
         pending: 0,
         unwind: None,
+        fault: None,
         output: None,
         failure: None,
     }
@@ -589,4 +590,18 @@ fn an_end_that_a_recorded_result_decided_needs_a_fork() {
         ),
         wanted
     );
+}
+
+#[test]
+fn a_row_that_cannot_be_decoded_comes_first() {
+    let fault = "the column settings of its row cannot be decoded: EOF while parsing a value";
+    let broken = |state| Job { fault: Some(fault.into()), ..job(state) };
+    let why = explained(&broken(State::Ready), &Holds { paused: pause(None), ..Holds::default() }, &[]);
+    assert_eq!(why.cause, "undecodable");
+    assert_eq!(why.because, format!("It fails when it is claimed next, because {fault}."));
+    assert_eq!(why.also.len(), 2, "what else holds it: {:?}", why.also);
+    let why = explained(&broken(State::Failed), &Holds::default(), &[]);
+    assert_eq!((why.cause, why.because), ("undecodable", format!("It cannot be retried, because {fault}.")));
+    assert!(why.hint.ends_with(&format!("`windlass retry {}`.", id(1))));
+    assert_eq!(explained(&broken(State::Done), &Holds::default(), &[]).cause, "done");
 }

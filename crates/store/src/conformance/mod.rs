@@ -50,6 +50,7 @@ pub mod signal;
 pub mod state_table;
 pub mod submit;
 pub mod timers;
+pub mod undecodable;
 pub mod unique;
 pub mod unreadable_signals;
 pub mod unwind;

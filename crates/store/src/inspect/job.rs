@@ -129,6 +129,10 @@ pub struct Job {
     pub output: Option<Payload>,
     /// The last error.
     pub failure: Option<Failure>,
+    /// Which of its columns cannot be decoded, and why. The fields of those columns have their defaults, and the job fails instead of
+    /// running.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fault: Option<Box<str>>,
 }
 
 /// Shows a payload as the JSON it is, or says how large it is.

@@ -54,6 +54,7 @@ impl Inner {
             until: row.until,
             pending: row.pending,
             unwind: row.unwind.clone(),
+            fault: None,
             output: row.output.clone(),
             failure: row.failure.clone(),
             summary,

@@ -263,7 +263,7 @@ impl Inner {
         self.moved(id, Event::Unwind);
         self.forget(id);
         let row = self.jobs.get_mut(&id).expect("looked up before");
-        row.unwind = columns::unwind(Some(&columns::unwind_text(&unwind)));
+        row.unwind = Some(Box::new(columns::kept_unwind(&unwind)));
         row.epoch.0 += 1;
         (row.attempts, row.deaths, row.crashes, row.suspect) = (0, 0, 0, false);
         row.spent = Vec::new();

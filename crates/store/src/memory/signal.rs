@@ -85,7 +85,7 @@ impl Inner {
         row.context.extend(step.context.iter().cloned());
         row.undo |= step.has_undo;
         if let Some(unwind) = &step.unwind {
-            row.unwind = columns::unwind(Some(&columns::unwind_text(unwind)));
+            row.unwind = Some(Box::new(columns::kept_unwind(unwind)));
         }
     }
 

@@ -233,6 +233,7 @@ impl Inner {
             pending_children: row.pending,
             inbox: self.shown(id),
             unwind: row.unwind.clone(),
+            fault: None,
         }
     }
 

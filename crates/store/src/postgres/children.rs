@@ -11,16 +11,11 @@ use crate::{
     columns::{self, CANCELLED, DONE, FAILED, LIVE},
 };
 
-/// Decodes the names of a branch's spawns.
-fn spawns(text: Option<&str>) -> Vec<String> {
-    text.and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default()
-}
-
 /// Reads the position of a job in a branch, from six columns.
 pub(super) fn read_place(row: &Row, from: usize) -> Option<ChildPlace> {
     let branch = BranchNo(row.get::<_, Option<i64>>(from)?);
     let name = row.get::<_, Option<String>>(from + 4)?;
-    let mut spawns = spawns(row.get(from + 5));
+    let mut spawns = columns::spawns(row.get(from + 5));
     let spawn = row.get::<_, Option<i16>>(from + 1).and_then(|spawn| usize::try_from(spawn).ok());
     let spawn = spawn.filter(|spawn| *spawn < spawns.len()).map(|spawn| spawns.swap_remove(spawn));
     let item = row.get::<_, Option<String>>(from + 2).unwrap_or_default();
@@ -75,7 +70,7 @@ impl Postgres {
             job,
             number: BranchNo(row.get(0)),
             name: row.get(1),
-            spawns: spawns(row.get(2)),
+            spawns: columns::spawns(row.get(2)),
             cursor: payload(row.get(3), row.get(4)),
             sealed: row.get(5),
             merged: row.get::<_, Option<i64>>(11).is_some(),

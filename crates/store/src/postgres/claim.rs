@@ -144,6 +144,7 @@ fn claimed(store: &Postgres, claim: ClaimNo, row: &Row) -> Result<ClaimedJob, Er
     let parent = row.get::<_, Option<Uuid>>(28).map(JobId);
     let branch = row.get::<_, Option<i64>>(32).map(BranchNo);
     let items = row.get::<_, i32>(33).max(0) as u32;
+    let mut decoder = columns::Decoder::default();
     Ok(ClaimedJob {
         id: JobId(row.get(4)),
         kind: store.lane(row.get(5))?.kind,
@@ -155,12 +156,12 @@ fn claimed(store: &Postgres, claim: ClaimNo, row: &Row) -> Result<ClaimedJob, Er
         key: row.get(10),
         due_at: Time(row.get(19)),
         deadline_at: row.get::<_, Option<i64>>(11).map(Time),
-        retry_counts: columns::retry_counts(row.get(12)),
-        settings: columns::settings(row.get(13)),
+        retry_counts: decoder.retry_counts(row.get(12)),
+        settings: decoder.settings(row.get(13)),
         input: Payload { codec: row.get::<_, i16>(14) as u8, bytes: row.get(15) },
         stage: row.get(22),
         data: payload(row.get(23), row.get(24)),
-        wait: columns::wait(row.get(25)),
+        wait: decoder.wait(row.get(25)),
         wait_until: row.get::<_, Option<i64>>(26).map(Time),
         pending_children: row.get::<_, i32>(27).max(0) as u32,
         parent: parent.filter(|_| branch.is_none()),
@@ -168,7 +169,8 @@ fn claimed(store: &Postgres, claim: ClaimNo, row: &Row) -> Result<ClaimedJob, Er
         stage_rev: Rev(row.get::<_, Option<i32>>(29).unwrap_or_default()),
         steps_since_wait: row.get::<_, Option<i32>>(30).unwrap_or_default() as u32,
         inbox: row.get::<_, Option<Inbox>>(34).map_or_else(Vec::new, |inbox| inbox.0),
-        unwind: columns::unwind(row.get(31)),
+        unwind: decoder.unwind(row.get(31)),
+        fault: decoder.fault(),
     })
 }
 

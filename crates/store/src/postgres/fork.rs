@@ -40,7 +40,11 @@ async fn fork_once(
     fork: &Fork,
     actor: &Actor,
 ) -> Result<ControlOutcome, PgError> {
-    let Some(origin) = read_origin(store, fork).await? else { return Ok(ControlOutcome::Unknown) };
+    let origin = match read_origin(store, fork).await? {
+        None => return Ok(ControlOutcome::Unknown),
+        Some(Err(fault)) => return Ok(outcome::undecodable(&fault)),
+        Some(Ok(origin)) => origin,
+    };
     let jobs = [fork.job(&origin)];
     // Before the transaction: names are added over another connection.
     let names = Names::unchecked(store, &jobs).await?;
@@ -95,8 +99,8 @@ async fn fork_once(
     .await
 }
 
-/// Reads what a fork copies from the job that it starts from.
-async fn read_origin(store: &Postgres, fork: &Fork) -> Result<Option<NewJob>, PgError> {
+/// Reads what a fork copies from the job that it starts from; `Err` in it says what cannot be decoded.
+async fn read_origin(store: &Postgres, fork: &Fork) -> Result<Option<Result<NewJob, Box<str>>>, PgError> {
     let conn = store.conn().await?;
     let rows = conn.query(sql::fork::READ_JOB, &[&fork.from.0]).await?;
     let Some(row) = rows.first() else { return Ok(None) };
@@ -105,8 +109,9 @@ async fn read_origin(store: &Postgres, fork: &Fork) -> Result<Option<NewJob>, Pg
     let input = Payload { codec: row.get::<_, i16>(5) as u8, bytes: row.get(6) };
     let mut job = NewJob::new(fork.from, &lane.kind.kind, &lane.queue, input);
     (job.kind, job.priority) = (lane.kind, row.get(1));
+    let mut decoder = columns::Decoder::default();
     (job.tags, job.options, job.settings) =
-        (columns::tags(row.get(2)), row.get(3), columns::settings(row.get(4)));
+        (decoder.tags(row.get(2)), row.get(3), decoder.settings(row.get(4)));
     job.digest = row.get::<_, &[u8]>(7).try_into().unwrap_or(job.digest);
-    Ok(Some(job))
+    Ok(Some(decoder.fault().map_or(Ok(job), Err)))
 }

@@ -79,6 +79,7 @@ impl Postgres {
         let rows = conn.read(sql::inspect::JOB, &[&id.0, &SPAN]).await?;
         let Some(row) = rows.first() else { return Ok(None) };
         self.ensure_lanes(&conn, [row.get(1)].into_iter()).await?;
+        let mut decoder = columns::Decoder::default();
         Ok(Some(Job {
             summary: self.summary(row)?,
             epoch: Epoch(row.get(14)),
@@ -90,18 +91,19 @@ impl Postgres {
             deadline_at: row.get::<_, Option<i64>>(20).map(Time),
             parent: row.get::<_, Option<uuid::Uuid>>(30).map(JobId),
             place: read_place(row, 37),
-            tags: columns::tags(row.get(21)),
+            tags: decoder.tags(row.get(21)),
             options: row.get(22),
-            settings: columns::settings(row.get(23)),
-            spent: columns::retry_counts(row.get(24)),
+            settings: decoder.settings(row.get(23)),
+            spent: decoder.retry_counts(row.get(24)),
             input: Payload { codec: row.get::<_, i16>(25) as u8, bytes: row.get(26) },
             output: payload(row.get(27), row.get(28)),
             failure: columns::failure(row.get(29)),
             data: payload(row.get(31), row.get(32)),
-            wait: columns::wait(row.get(33)),
+            wait: decoder.wait(row.get(33)),
             until: row.get::<_, Option<i64>>(34).map(Time),
             pending: row.get::<_, i32>(35).max(0) as u32,
-            unwind: columns::unwind(row.get(36)),
+            unwind: decoder.unwind(row.get(36)),
+            fault: decoder.fault(),
         }))
     }
 

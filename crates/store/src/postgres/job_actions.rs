@@ -102,6 +102,8 @@ pub(super) struct LockedJob {
     /// Whether it has something to undo before it ends.
     has_undo: bool,
     settings: windlass_model::Settings,
+    /// See [`columns::Decoder`].
+    fault: Option<Box<str>>,
     kind: i32,
     waits_for_serial_key: bool,
     is_scheduled: bool,
@@ -131,28 +133,32 @@ pub(super) async fn lock(
     take_out: impl Fn(&LockedJob) -> bool,
 ) -> Result<HashMap<Uuid, LockedJob>, PgError> {
     let rows = tx.query(sql::control::LOCK_JOBS, &[&ids]).await?;
-    let job = |row: &Row| LockedJob {
-        id: row.get(0),
-        lane: row.get(1),
-        priority: row.get(2),
-        ended: columns::final_state(row.get(3)),
-        due_at: Time(row.get(4)),
-        suspect: row.get(5),
-        has_serial_key: row.get::<_, Option<i64>>(6).is_some(),
-        is_held: row.get::<_, Option<i16>>(7) == Some(HELD),
-        epoch: Epoch(row.get(8)),
-        settings: columns::settings(row.get(9)),
-        kind: row.get(10),
-        parked: row.get(11),
-        rev: Rev(row.get(12)),
-        is_counted_child: row.get(13),
-        has_undo: row.get(15),
-        member: Member::read(row, 16),
-        waits_for_serial_key: false,
-        is_scheduled: false,
-        paused_by: None,
-        cancel_requested: false,
-        was_ready: false,
+    let job = |row: &Row| {
+        let mut decoder = columns::Decoder::default();
+        LockedJob {
+            id: row.get(0),
+            lane: row.get(1),
+            priority: row.get(2),
+            ended: columns::final_state(row.get(3)),
+            due_at: Time(row.get(4)),
+            suspect: row.get(5),
+            has_serial_key: row.get::<_, Option<i64>>(6).is_some(),
+            is_held: row.get::<_, Option<i16>>(7) == Some(HELD),
+            epoch: Epoch(row.get(8)),
+            settings: decoder.settings(row.get(9)),
+            fault: decoder.fault(),
+            kind: row.get(10),
+            parked: row.get(11),
+            rev: Rev(row.get(12)),
+            is_counted_child: row.get(13),
+            has_undo: row.get(15),
+            member: Member::read(row, 16),
+            waits_for_serial_key: false,
+            is_scheduled: false,
+            paused_by: None,
+            cancel_requested: false,
+            was_ready: false,
+        }
     };
     let named = rows.iter().filter(|row| row.get(14));
     let mut jobs: HashMap<Uuid, LockedJob> = named.map(|row| (row.get(0), job(row))).collect();
@@ -327,13 +333,14 @@ async fn revive(tx: &Tx<'_>, now: Time, ids: &[Uuid]) -> Result<Vec<ControlOutco
             Some(State::Done) => outcome::retry_done(),
             // It may be in the ready set, from which it was not taken.
             None => outcome::retry_live(live_state(tx, job).await?),
-            Some(_) => match &job.settings.unique {
-                None => {
+            Some(_) => match (&job.fault, &job.settings.unique) {
+                (Some(fault), _) => outcome::undecodable(fault),
+                (None, None) => {
                     revived.push(*id);
                     ControlOutcome::Done
                 }
                 // One by one: two of them may want the same unique name.
-                Some(unique) => match unique::retake(tx, now, job.kind, unique, JobId(*id)).await? {
+                (None, Some(unique)) => match unique::retake(tx, now, job.kind, unique, JobId(*id)).await? {
                     Some(other) => outcome::name_taken(other),
                     None => {
                         make_live(tx, now, &[*id]).await?;

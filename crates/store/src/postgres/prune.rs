@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use uuid::Uuid;
 use windlass_model::{JobId, State, Time};
 
-use super::{Postgres, control::transaction, errors::PgError, sql};
+use super::{Postgres, change_params::Param, control::transaction, errors::PgError, sql};
 use crate::{
     Now, Prune, Pruned,
     columns::{self, CANCELLED, DONE, FAILED},
@@ -26,10 +26,14 @@ pub(super) async fn prune(store: &Postgres, now: Now, prune: &Prune) -> Result<P
         let old: Vec<_> = rows.iter().filter(|row| row.get::<_, Option<bool>>(1) == Some(true)).collect();
         // A job that still holds its unique name in its state is kept.
         let mut names: (Vec<i32>, Vec<String>, Vec<Uuid>) = Default::default();
+        let mut tags: (Vec<Uuid>, Vec<String>) = Default::default();
         let mut holding = HashSet::new();
         for row in &old {
-            let Some(unique) = columns::settings(row.get(3)).unique else { continue };
             let id: Uuid = row.get(0);
+            // A row that cannot be decoded is deleted too. What is left of its tags and its unique name belongs to no job.
+            let mut decoder = columns::Decoder::default();
+            tags.extend(decoder.tags(row.get(6)).into_iter().map(|tag| (id, tag)));
+            let Some(unique) = decoder.settings(row.get(3)).unique else { continue };
             if unique.holds(prune.state, Time(row.get(5)), now) {
                 holding.insert(id);
             }
@@ -48,8 +52,10 @@ pub(super) async fn prune(store: &Postgres, now: Now, prune: &Prune) -> Result<P
         let kept = old.iter().filter(needed).count();
         let pruned: Vec<Uuid> = old.iter().filter(|row| !needed(row)).map(|row| row.get(0)).collect();
         let sql = sql::prune::JOBS;
-        let rows =
-            tx.query(sql, &[&pruned, &state, &names.0, &names.1, &names.2, &prune.before.micros()]).await?;
+        let before = prune.before.micros();
+        let params: [Param<'_>; 8] =
+            [&pruned, &state, &names.0, &names.1, &names.2, &before, &tags.0, &tags.1];
+        let rows = tx.query(sql, &params).await?;
         let jobs = rows.first().map_or(0, |row| row.get::<_, i64>(0) as usize);
         if prune.state == State::Done {
             tx.execute(sql::prune::FIRINGS, &[&prune.before.micros()]).await?;

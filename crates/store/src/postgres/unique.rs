@@ -97,8 +97,7 @@ pub(super) async fn cancel_replaced_parent(
         let rows = tx.query(sql::unique::HELD_BY_PARENT, &params).await?;
         let Some(row) = rows.first() else { continue };
         let now = control::clock(tx, now).await?;
-        let unique = columns::settings(row.get(1)).unique;
-        if unique.is_some_and(|unique| unique.holds(State::Running, Time(row.get(0)), now)) {
+        if holds_name(row.get(1), key, State::Running, Time(row.get(0)), now) {
             let actor = outcome::replaced(job.id);
             job_actions::cancel(store, tx, now, &[change.job], columns::GRACE, &actor).await?;
             break;
@@ -140,8 +139,7 @@ async fn take_or_find_holder(
             let has_ended_claim =
                 running.contains(&JobId(taker)) && !current.is_final() && current != State::Running;
             let state = if has_ended_claim { State::Running } else { current };
-            let unique = columns::settings(row.get(5)).unique;
-            if unique.is_some_and(|unique| unique.holds(state, Time(row.get(4)), now)) {
+            if holds_name(row.get(5), &unique.key, state, Time(row.get(4)), now) {
                 let (id, digest) = (JobId(row.get(0)), row.get(6));
                 return Ok(Some(Holder { id, digest, state, has_ended_claim }));
             }
@@ -154,6 +152,13 @@ async fn take_or_find_holder(
     }
     set_holder(tx, kind, unique, id).await?;
     Ok(None)
+}
+
+/// Whether a job with these settings, which took a unique name, holds it.
+fn holds_name(settings: Option<&str>, name: &str, state: State, submitted_at: Time, now: Time) -> bool {
+    let mut decoder = columns::Decoder::default();
+    let settings = decoder.settings(settings);
+    columns::holds_name((&settings, decoder.fault().as_deref()), name, state, submitted_at, now)
 }
 
 async fn set_holder(tx: &Tx<'_>, kind: i32, unique: &Unique, id: JobId) -> Result<(), PgError> {

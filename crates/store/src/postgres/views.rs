@@ -68,7 +68,7 @@ impl Postgres {
                 RateHold { limit: (!lifted).then_some(limit), name, weight, affordable_at }
             });
         }
-        if let Some(what) = columns::wait(row.get(22)) {
+        if let Some(what) = columns::Decoder::default().wait(row.get(22)) {
             let mut arrived: Vec<String> = row.get::<_, Option<Vec<String>>>(25).unwrap_or_default();
             arrived.sort_unstable();
             let until = row.get::<_, Option<i64>>(23).map(Time);

@@ -23,7 +23,7 @@ pub(super) fn branches(tx: &Tx<'_>, job: JobId) -> Result<Vec<Branch>, Error> {
             job,
             number: BranchNo(row.get(0)?),
             name: row.get(1)?,
-            spawns: columns::tags(row.get::<_, Option<String>>(2)?.as_deref()),
+            spawns: columns::spawns(row.get::<_, Option<String>>(2)?.as_deref()),
             cursor: cursor.map(|codec| row.get(4).map(|bytes| Payload { codec, bytes })).transpose()?,
             sealed: row.get(5)?,
             merged: row.get::<_, Option<i64>>(6)?.is_some(),
@@ -42,7 +42,7 @@ pub(super) fn branches(tx: &Tx<'_>, job: JobId) -> Result<Vec<Branch>, Error> {
 /// The position of a job in a branch of its parent.
 pub(super) fn place(tx: &Tx<'_>, id: JobId) -> Result<Option<ChildPlace>, Error> {
     tx.query_one(sql::children::CHILD_PLACE, [id.as_bytes()], |row| {
-        let spawns = columns::tags(row.get::<_, Option<String>>(2)?.as_deref());
+        let spawns = columns::spawns(row.get::<_, Option<String>>(2)?.as_deref());
         let spawn = usize::try_from(row.get::<_, i64>(3)?).ok().and_then(|spawn| spawns.get(spawn));
         Ok(ChildPlace {
             branch: BranchNo(row.get(0)?),

@@ -268,7 +268,8 @@ fn branch_member(row: &Row<'_>) -> rusqlite::Result<Option<BranchMember>> {
 impl ClaimedRow {
     fn claimed(self, tx: &Tx<'_>, claim: ClaimNo, kind: &KindVersion) -> Result<ClaimedJob, Error> {
         let id = job_id(&self.id)?;
-        let wait = columns::wait(self.wait.as_deref());
+        let mut decoder = columns::Decoder::default();
+        let wait = decoder.wait(self.wait.as_deref());
         Ok(ClaimedJob {
             id,
             kind: kind.clone(),
@@ -276,12 +277,12 @@ impl ClaimedRow {
             epoch: Epoch(self.epoch),
             rev: Rev(self.rev),
             attempts: self.attempts,
-            retry_counts: columns::retry_counts(self.retry_counts.as_deref()),
+            retry_counts: decoder.retry_counts(self.retry_counts.as_deref()),
             worker_deaths: self.worker_deaths,
             key: self.key,
             due_at: Time(self.due_at),
             deadline_at: self.deadline_at.map(Time),
-            settings: columns::settings(self.settings.as_deref()),
+            settings: decoder.settings(self.settings.as_deref()),
             input: self.input,
             parent: self.parent.map(JobId::from_bytes),
             branch_member: self.branch_member,
@@ -293,7 +294,8 @@ impl ClaimedRow {
             wait,
             wait_until: self.wait_until.map(Time),
             pending_children: self.pending_children,
-            unwind: columns::unwind(self.unwind.as_deref()),
+            unwind: decoder.unwind(self.unwind.as_deref()),
+            fault: decoder.fault(),
         })
     }
 }

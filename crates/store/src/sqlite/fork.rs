@@ -16,6 +16,8 @@ use crate::{Actor, ControlOutcome, Error, Fork, columns, control::outcome};
 struct Origin {
     lane: i32,
     job: NewJob,
+    /// See [`columns::Decoder`].
+    fault: Option<Box<str>>,
     /// Whether the entry exists before which the fork begins.
     is_there: bool,
     last: Option<i32>,
@@ -30,6 +32,9 @@ pub(super) fn fork(tx: &Tx<'_>, now: Time, fork: &Fork, actor: &Actor) -> Result
     }
     if !origin.is_there && !fork.is_whole(origin.last) {
         return Ok(outcome::fork_nowhere(fork.before));
+    }
+    if let Some(fault) = &origin.fault {
+        return Ok(outcome::undecodable(fault));
     }
     let lane = tx.store.lane(tx, origin.lane)?;
     if let Some(key) = &fork.key {
@@ -60,9 +65,16 @@ fn origin(tx: &Tx<'_>, fork: &Fork) -> Result<Option<Origin>, Error> {
         // Its kind and queue are those of the lane.
         let mut job = NewJob::new(fork.from, "", "", input);
         (job.priority, job.digest) = (row.get(1)?, row.get(2)?);
-        job.tags = columns::tags(row.get::<_, Option<String>>(5)?.as_deref());
+        let mut decoder = columns::Decoder::default();
+        job.tags = decoder.tags(row.get::<_, Option<String>>(5)?.as_deref());
         job.options = row.get(6)?;
-        job.settings = columns::settings(row.get::<_, Option<String>>(7)?.as_deref());
-        Ok(Origin { lane: row.get(0)?, job, is_there: row.get(8)?, last: row.get(9)? })
+        job.settings = decoder.settings(row.get::<_, Option<String>>(7)?.as_deref());
+        Ok(Origin {
+            lane: row.get(0)?,
+            job,
+            fault: decoder.fault(),
+            is_there: row.get(8)?,
+            last: row.get(9)?,
+        })
     })
 }

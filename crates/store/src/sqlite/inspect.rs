@@ -115,6 +115,7 @@ fn job(tx: &Tx<'_>, id: JobId) -> Result<Option<Job>, Error> {
     };
     let data: Option<u8> = row.get(31)?;
     let output: Option<Vec<u8>> = row.get(28)?;
+    let mut decoder = columns::Decoder::default();
     Ok(Some(Job {
         epoch,
         rev: Rev(row.get(15)?),
@@ -125,18 +126,19 @@ fn job(tx: &Tx<'_>, id: JobId) -> Result<Option<Job>, Error> {
         deadline_at: row.get::<_, Option<i64>>(20)?.map(Time),
         parent: row.get::<_, Option<[u8; 16]>>(30)?.map(JobId::from_bytes),
         place: children::place(tx, id)?,
-        tags: columns::tags(row.get::<_, Option<String>>(21)?.as_deref()),
+        tags: decoder.tags(row.get::<_, Option<String>>(21)?.as_deref()),
         options: row.get(22)?,
-        settings: columns::settings(row.get::<_, Option<String>>(23)?.as_deref()),
-        spent: columns::retry_counts(row.get::<_, Option<String>>(24)?.as_deref()),
+        settings: decoder.settings(row.get::<_, Option<String>>(23)?.as_deref()),
+        spent: decoder.retry_counts(row.get::<_, Option<String>>(24)?.as_deref()),
         input: Payload { codec: row.get(25)?, bytes: row.get(26)? },
         output: output.map(|bytes| Ok::<_, Error>(Payload { codec: row.get(27)?, bytes })).transpose()?,
         failure: columns::failure(row.get::<_, Option<String>>(29)?.as_deref()),
         data: data.map(|codec| Ok::<_, Error>(Payload { codec, bytes: row.get(32)? })).transpose()?,
-        wait: columns::wait(row.get::<_, Option<String>>(33)?.as_deref()),
+        wait: decoder.wait(row.get::<_, Option<String>>(33)?.as_deref()),
         until: row.get::<_, Option<i64>>(34)?.map(Time),
         pending: row.get(35)?,
-        unwind: columns::unwind(row.get::<_, Option<String>>(36)?.as_deref()),
+        unwind: decoder.unwind(row.get::<_, Option<String>>(36)?.as_deref()),
+        fault: decoder.fault(),
         summary,
     }))
 }

@@ -31,6 +31,8 @@ pub(super) struct JobRow {
     pub(super) submitted_at: Time,
     pub(super) digest: [u8; 16],
     pub(super) settings: Settings,
+    /// See [`columns::Decoder`].
+    pub(super) fault: Option<Box<str>>,
     /// Whether it is unwound first when it is ended from outside.
     pub(super) must_unwind: bool,
 }
@@ -48,6 +50,7 @@ pub(super) fn read_job(tx: &Tx<'_>, id: JobId) -> Result<Option<JobRow>, Error> 
             None if in_timers => State::Scheduled,
             None => State::Running,
         };
+        let mut decoder = columns::Decoder::default();
         Ok(JobRow {
             placement,
             state,
@@ -57,7 +60,8 @@ pub(super) fn read_job(tx: &Tx<'_>, id: JobId) -> Result<Option<JobRow>, Error> 
             kind: row.get(14)?,
             submitted_at: Time(row.get(15)?),
             digest: row.get(16)?,
-            settings: columns::settings(row.get::<_, Option<String>>(20)?.as_deref()),
+            settings: decoder.settings(row.get::<_, Option<String>>(20)?.as_deref()),
+            fault: decoder.fault(),
             must_unwind: row.get(22)?,
         })
     })
@@ -193,6 +197,9 @@ fn revive(tx: &Tx<'_>, now: Time, job: JobRow) -> Result<ControlOutcome, Error> 
         State::Done => return Ok(outcome::retry_done()),
         state if !state.is_final() => return Ok(outcome::retry_live(state)),
         _ => {}
+    }
+    if let Some(fault) = &job.fault {
+        return Ok(outcome::undecodable(fault));
     }
     let placement = &job.placement;
     if let Some(unique) = &job.settings.unique {

@@ -95,6 +95,8 @@ fn read_candidates(
     };
     let after = after.map(|id| id.as_bytes().to_vec()).unwrap_or_default();
     tx.query_all(sql, params![state, after, i64::try_from(limit).unwrap_or(i64::MAX)], |row| {
+        // A row that cannot be decoded is deleted too. What is left of its tags and its unique name belongs to no job.
+        let mut decoder = columns::Decoder::default();
         Ok(Candidate {
             id: read_id(row, 0)?,
             state: row.get(1)?,
@@ -102,8 +104,8 @@ fn read_candidates(
             kind: row.get(3)?,
             submitted_at: Time(row.get(4)?),
             is_needed: row.get(5)?,
-            unique: columns::settings(row.get::<_, Option<String>>(6)?.as_deref()).unique,
-            tags: columns::tags(row.get::<_, Option<String>>(7)?.as_deref()),
+            unique: decoder.settings(row.get::<_, Option<String>>(6)?.as_deref()).unique,
+            tags: decoder.tags(row.get::<_, Option<String>>(7)?.as_deref()),
             is_external: row.get::<_, Option<i16>>(8)?.is_some(),
             has_branches: row.get::<_, Option<bool>>(9)?.is_some(),
         })

@@ -103,8 +103,14 @@ fn find_recipient(tx: &Tx<'_>, id: JobId) -> Result<Option<Recipient>, Error> {
 
 /// Wakes a parked job if the signal that it has just received completes its wait. Returns whether it did.
 fn wake_if_met(tx: &Tx<'_>, now: Time, recipient: &Recipient, name: &str) -> Result<bool, Error> {
-    let wait = columns::wait(recipient.wait.as_deref()).filter(|_| recipient.placement.parked);
+    if !recipient.placement.parked {
+        return Ok(false);
+    }
+    let mut decoder = columns::Decoder::default();
+    let wait = decoder.wait(recipient.wait.as_deref());
     let woke = match &wait {
+        // A job whose wait cannot be decoded is woken, and fails for that when it is claimed.
+        _ if decoder.fault().is_some() => true,
         Some(WaitCondition::Signals { needs: 1, names }) => names.iter().any(|known| known.name == name),
         Some(wait) if wait.wants(name).is_some() => {
             tx.is_met(recipient.placement.id, wait, recipient.pending_children)?

@@ -8,7 +8,11 @@ use super::{
     sql,
     tx::{Tx, read_id},
 };
-use crate::{Error, columns::GRACE, control::outcome};
+use crate::{
+    Error,
+    columns::{self, GRACE},
+    control::outcome,
+};
 
 /// The job that holds a name now, if it is another than `asking`.
 pub(super) fn holder_of(
@@ -21,8 +25,8 @@ pub(super) fn holder_of(
     let last = last_holder(tx, kind, name)?.filter(|last| *last != asking);
     let Some(holder) = last.map(|last| read_job(tx, last)).transpose()?.flatten() else { return Ok(None) };
     let holds_name = |holder: &JobRow| {
-        let unique = holder.settings.unique.as_ref();
-        unique.is_some_and(|unique| unique.holds(holder.state, holder.submitted_at, now))
+        let settings = (&holder.settings, holder.fault.as_deref());
+        columns::holds_name(settings, name, holder.state, holder.submitted_at, now)
     };
     Ok(Some(holder).filter(holds_name))
 }

@@ -1,7 +1,7 @@
 //! Reads for people: what keeps jobs from running, the rules behind that, and the audit log; inboxes and transitions.
 
 use rusqlite::params;
-use windlass_model::{JobId, Rev, Signal, Time, WaitCondition, WorkerId};
+use windlass_model::{JobId, Rev, Signal, Time, WorkerId};
 
 use super::{
     arrivals,
@@ -137,7 +137,7 @@ pub(super) fn waiting(tx: &Tx<'_>, placement: &Placement) -> Result<Option<Waiti
         Ok((wait, row.get::<_, Option<i64>>(1)?, row.get(2)?))
     })?;
     let Some((wait, until, pending)) = found else { return Ok(None) };
-    let what = columns::wait(wait.as_deref()).unwrap_or(WaitCondition::Nothing);
+    let Some(what) = columns::Decoder::default().wait(wait.as_deref()) else { return Ok(None) };
     let mut arrived: Vec<String> = tx.query_all(sql::signals::INBOX_NAMES, [id], |row| row.get(0))?;
     arrived.sort_unstable();
     arrived.dedup();

@@ -122,10 +122,12 @@ impl Tx<'_> {
         else {
             return Ok(());
         };
-        match columns::wait(wait.as_deref()) {
-            Some(WaitCondition::Children { .. }) if pending_children == 0 => self.wake(now, &placement),
-            _ => Ok(()),
-        }
+        let mut decoder = columns::Decoder::default();
+        let wait = decoder.wait(wait.as_deref());
+        // A job whose wait cannot be decoded is woken, and fails for that when it is claimed.
+        let waits_for_children =
+            decoder.fault().is_some() || matches!(wait, Some(WaitCondition::Children { .. }));
+        if waits_for_children && pending_children == 0 { self.wake(now, &placement) } else { Ok(()) }
     }
 
     /// Counts new jobs for the waits of their parents, unless their ends are signals.

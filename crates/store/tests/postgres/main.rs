@@ -23,6 +23,7 @@ mod rights;
 mod sessions;
 mod source_rows;
 mod transact;
+mod undecodable;
 mod workflows;
 
 use std::sync::{

@@ -13,6 +13,7 @@ mod source_rows;
 mod statement_counts;
 mod syncs;
 mod transact;
+mod undecodable;
 
 use std::{path::PathBuf, sync::Arc};
 

@@ -26,5 +26,6 @@ mod tasks;
 mod telemetry;
 #[cfg(all(feature = "sqlite", feature = "postgres"))]
 mod transactions;
+mod undecodable_rows;
 mod unreadable_signals;
 mod versions;

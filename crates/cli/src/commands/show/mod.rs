@@ -90,6 +90,9 @@ fn page(view: &JobView, program: &Program) -> String {
     if let Some(cancel) = &holds.cancel_requested {
         line("cancel", cancel_request(cancel, now));
     }
+    if let Some(fault) = &job.fault {
+        line("fault", out::plain(fault));
+    }
     line("kind", format!("{}, version {}", out::plain(&summary.kind), summary.version));
     let priority =
         if summary.priority == 0 { String::new() } else { format!(", priority {}", summary.priority) };

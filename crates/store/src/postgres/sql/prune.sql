@@ -5,10 +5,11 @@
 -- The next $4 jobs by id: whether each may go because it ended in state $1 before $2; whether it is needed, because its parent exists and is
 -- not done (the parent may be retried and read it); and what decides whether it holds its unique name. A job that is not needed
 -- never becomes needed again.
-select s.id, s.is_old, s.is_old and coalesce(p.state <> 1, false), case when s.is_old then s.settings end, s.kind, s.submitted_at
+select s.id, s.is_old, s.is_old and coalesce(p.state <> 1, false), case when s.is_old then s.settings end, s.kind, s.submitted_at,
+       case when s.is_old then s.tags end
 from (
     select j.id, j.state = $1::int2 and j.finished_at < $2::int8 and ($5::text is null or k.name = $5) as is_old,
-           j.parent, j.settings, j.kind, j.submitted_at
+           j.parent, j.settings, j.kind, j.submitted_at, j.tags
     from jobs j join kinds k on k.id = j.kind
     where {{filter}} j.id > coalesce($3::uuid, '00000000-0000-0000-0000-000000000000'::uuid)
     order by j.id
@@ -36,10 +37,10 @@ with deleted as (
     delete from jobs where id = any (array(
         select j.id from jobs j where j.id = any($1::uuid[]) and j.state = $2::int2 and j.finished_at < $6::int8 order by j.id for update skip locked
     ))
-    returning id, tags, has_branches
+    returning id, has_branches
 ), deleted_tags as (
-    delete from tags t using deleted d
-    where d.tags is not null and t.job = d.id and t.tag in (select jsonb_array_elements_text(d.tags::jsonb))
+    delete from tags t using unnest($7::uuid[], $8::text[]) as x (job, tag), deleted d
+    where d.id = x.job and t.job = x.job and t.tag = x.tag
 ), deleted_attempts as (
     delete from attempts a using deleted d where a.job = d.id
 ), deleted_deliveries as (

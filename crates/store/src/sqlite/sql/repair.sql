@@ -30,9 +30,11 @@ with recursive inboxes (job) as (
 met (job) as (
     select j.id from inboxes i cross join windlass_jobs j on j.id = i.job
     where j.parked = 1
-      and (select count(*) from json_each(j.wait, '$.signals.names') n
-           where exists (select 1 from windlass_signals s where s.job = j.id and s.name = n.value ->> 'name' and s.unreadable is null))
-          >= j.wait ->> '$.signals.needs'
+      and case when json_valid(j.wait) then
+              (select count(*) from json_each(j.wait, '$.signals.names') n
+               where exists (select 1 from windlass_signals s where s.job = j.id and s.name = n.value ->> 'name' and s.unreadable is null))
+              >= j.wait ->> '$.signals.needs'
+          end
     union all
     select j.id from windlass_jobs j where j.parked = 2 and j.pending_children = 0
 )

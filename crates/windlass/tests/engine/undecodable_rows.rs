@@ -1,0 +1,77 @@
+//! A job whose row cannot be decoded fails and says why; its neighbours run.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use windlass::{
+    ControlOutcome, JobError,
+    model::{Reason, Settings},
+    prelude::*,
+};
+
+use crate::on_both_stores;
+
+on_both_stores!(a_job_whose_row_cannot_be_decoded_fails_alone);
+
+static RUNS: AtomicUsize = AtomicUsize::new(0);
+
+#[derive(Serialize, Deserialize)]
+struct Echo(u32);
+
+impl Task for Echo {
+    const KIND: &'static str = "undecodable_echo";
+    type Output = u32;
+    type Error = AnyError;
+
+    async fn run(self, _cx: &TaskCx) -> Result<u32, AnyError> {
+        RUNS.fetch_add(u32::from(self.0 == 7) as usize, Ordering::SeqCst);
+        Ok(self.0)
+    }
+}
+
+/// Writes the settings of a job's row as text.
+async fn write_settings(url: &str, id: JobId, text: &str) {
+    #[cfg(feature = "sqlite")]
+    if let Some(path) = url.strip_prefix("sqlite://") {
+        let conn = windlass::store::rusqlite::Connection::open(path).expect("open");
+        let sql = "update windlass_jobs set settings = ?2 where id = ?1";
+        assert_eq!(conn.execute(sql, windlass::store::rusqlite::params![id.as_bytes(), text]), Ok(1));
+        return;
+    }
+    #[cfg(feature = "postgres")]
+    {
+        use windlass::store::postgres::{Options, Postgres};
+        let client = Postgres::client(&Options::parse(url).expect("an address")).await.expect("connected");
+        let sql = format!("update jobs set settings = '{text}' where id = '{id}'");
+        client.batch_execute(&sql).await.expect("updated");
+    }
+}
+
+async fn a_job_whose_row_cannot_be_decoded_fails_alone(url: &str) {
+    let submitter = Engine::open(url).await.expect("opened").task::<Echo>();
+    let broken = submitter.submit(Echo(7)).await.expect("submitted");
+    let sound = submitter.submit(Echo(8)).await.expect("submitted");
+    write_settings(url, broken.id(), r#"{"retry":"#).await;
+    let why = submitter.operator().why(broken.id()).await.expect("read").expect("exists");
+    assert_eq!(why.cause, "undecodable");
+    assert!(
+        why.because.starts_with("It fails when it is claimed next, because the column settings of its row")
+    );
+
+    let engine = Engine::open(url).await.expect("opened").task::<Echo>().start().await.expect("started");
+    assert_eq!(sound.result().await.expect("done"), 8);
+    let error = broken.result().await.expect_err("failed");
+    let JobError::Failed { reason, failure } = &error else { panic!("{error:?}") };
+    assert_eq!(*reason, Reason::Undecodable);
+    assert!(failure.message.starts_with("the column settings of its row cannot be decoded: "), "{failure}");
+    let runs = RUNS.load(Ordering::SeqCst);
+
+    let job = engine.inspect().job(broken.id()).await.expect("read").expect("exists");
+    assert_eq!((job.summary.attempts, job.settings), (0, Settings::default()), "no attempt is counted");
+    let retried = engine.control("ada").retry(broken.id()).await.expect("asked");
+    assert!(matches!(retried, ControlOutcome::Refused(_)), "{retried:?}");
+    write_settings(url, broken.id(), "{}").await;
+    assert_eq!(engine.control("ada").retry(broken.id()).await.expect("asked"), ControlOutcome::Done);
+    assert_eq!(broken.result().await.expect("done"), 7);
+    assert_eq!(RUNS.load(Ordering::SeqCst), runs + 1);
+    engine.stop().await;
+}
