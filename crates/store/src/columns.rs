@@ -461,7 +461,7 @@ pub(crate) struct Tick {
 pub(crate) fn tick(schedule: &Schedule, next_at: Time, now: Time, busy: bool) -> Tick {
     let plan = plan(&schedule.calendar, schedule.catch_up, next_at, now, TICKS);
     let mut missed: Vec<(Missed, &'static str)> =
-        plan.missed.into_iter().map(|missed| (missed, outcome::nobody_there())).collect();
+        plan.missed.into_iter().map(|missed| (missed, outcome::no_worker())).collect();
     let mut fire = plan.fire;
     if schedule.overlap == Overlap::Skip {
         // The first one that fires blocks those after it.

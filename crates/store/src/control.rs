@@ -65,17 +65,17 @@ pub trait Control: Send + Sync + 'static {
 pub struct Actor {
     /// Who.
     pub author: String,
-    /// Why, or whatever is worth saying.
+    /// Why.
     pub note: Option<String>,
 }
 
 impl Actor {
-    /// Someone.
+    /// An actor without a note.
     pub fn new(author: impl Into<String>) -> Actor {
         Actor { author: author.into(), note: None }
     }
 
-    /// The same with a reason.
+    /// Adds a note: why.
     pub fn note(self, note: impl Into<String>) -> Actor {
         Actor { note: Some(note.into()), ..self }
     }
@@ -84,23 +84,23 @@ impl Actor {
 /// What is done to a job.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum JobAction {
-    /// End it as cancelled. One that runs is told, and ended from outside if it has not ended after `grace`.
+    /// End it as cancelled. A running attempt gets a cancel request, and the store ends the job if it has not ended after `grace`.
     Cancel {
-        /// How long a running attempt is given.
+        /// How long a running attempt may take to end.
         grace: Duration,
     },
-    /// Keep it from being claimed until it is resumed. One that runs runs on.
+    /// Block it from being claimed until it is resumed. A running attempt continues.
     Pause,
-    /// Take a pause back.
+    /// End its pause.
     Resume,
-    /// Try a failed or cancelled job again, with all its counters reset. A deadline is as far away as it was at first.
+    /// Run a failed or cancelled job again, with all counters reset. Its deadline is as far from now as it was from its submit.
     Retry,
-    /// Give it another priority.
+    /// Change its priority.
     Priority(i16),
-    /// Take the signal with this number out of its inbox for good. One that was not set aside stays while the job runs: the
-    /// attempt may have read it.
+    /// Delete the signal with this number from its inbox. Refused for a readable signal while the job runs: the attempt may have
+    /// read it.
     DropSignal(i64),
-    /// Put the signal with this number back that was set aside, where it stood. If that ends its wait, the job is ready.
+    /// Make the unreadable signal with this number readable again, at its old position. If that ends the job's wait, the job is ready.
     RestoreSignal(i64),
 }
 
@@ -118,7 +118,7 @@ impl JobAction {
         }
     }
 
-    /// Whether it can be done to a job in this state.
+    /// Whether it applies to jobs in this state.
     pub fn applies_to(self, state: State) -> bool {
         match self {
             JobAction::Retry => matches!(state, State::Failed | State::Cancelled),
@@ -130,17 +130,17 @@ impl JobAction {
     }
 }
 
-/// What a machine is to be from now on. Refused if it has moved since it was looked at, runs, or is done. What it waits
-/// for stays as it is.
+/// A new version, stage and data for a machine. Refused if the machine has moved since it was read, runs, or is done. Its wait
+/// stays as it is.
 #[derive(Clone, PartialEq, Debug)]
 pub struct StageUpdate {
     /// The job.
     pub job: JobId,
-    /// Its epoch as it was looked at.
+    /// Its epoch when it was read.
     pub epoch: Epoch,
-    /// Its revision as it was looked at.
+    /// Its revision when it was read.
     pub rev: Rev,
-    /// The version of its kind that is to run it.
+    /// The version of its kind that runs it from now on.
     pub version: i32,
     /// The stage.
     pub stage: String,
@@ -148,25 +148,25 @@ pub struct StageUpdate {
     pub data: Payload,
 }
 
-/// A job that is to go on from somewhere in the journal of another.
+/// A new job that continues from a position in the journal of another.
 ///
-/// It has the kind, version, queue, priority, tags, options, settings (but for the unique name), input, stage and data of the
-/// other, and no parent, deadline, inbox or context. Its journal is what the other's says before a place, and an entry that
-/// says so; its revision is 1.
+/// It has the kind, version, queue, priority, tags, options, settings (except the unique name), input, stage and data of the
+/// other, and no parent, deadline, inbox or context. Its journal is a copy of the other's entries before the position, and an
+/// entry [`Fork::ENTRY`]; its revision is 1.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Fork {
-    /// The job whose journal it is.
+    /// The job whose journal is copied.
     pub from: JobId,
     /// The new job; a repeat carries the same id.
     pub id: JobId,
-    /// Entries before this place are kept. It must be that of an entry, or the one after the last.
+    /// Entries before this position are copied. It must be the position of an entry, or the one after the last.
     pub before: i32,
     /// The key of the new job.
     pub key: Option<String>,
 }
 
 impl Fork {
-    /// The name of the entry that says so.
+    /// The name of the entry that names the other job.
     pub const ENTRY: &str = "windlass.fork";
 
     pub(crate) fn check(&self) -> Result<(), windlass_model::Invalid> {
@@ -189,7 +189,7 @@ impl Fork {
         new
     }
 
-    /// What its journal says of it.
+    /// The journal entry that names the other job.
     pub(crate) fn entry(&self, now: Time) -> JournalEntry {
         JournalEntry {
             seq: self.before,
@@ -204,47 +204,47 @@ impl Fork {
     }
 }
 
-/// A rule that holds for many jobs.
+/// A change to a queue, rate limit, serial key or schedule.
 #[derive(Clone, PartialEq, Debug)]
 pub enum AdminAction {
     /// Claim nothing from a queue until it is resumed.
     PauseQueue(String),
-    /// Take that back.
+    /// End the pause of a queue.
     ResumeQueue(String),
-    /// Make or change a rate limit.
+    /// Create or change a rate limit.
     Limit(RateLimit),
-    /// Let the jobs under a rate limit pass; it is made anew by [`AdminAction::Limit`].
+    /// Lift a rate limit: its jobs run without tokens until [`AdminAction::Limit`] sets it again.
     Lift(String),
-    /// How many jobs of a serial key run at once.
+    /// Set how many jobs of a serial key run at once.
     Slots {
         /// The key.
         key: String,
         /// How many.
         slots: u32,
     },
-    /// Make or change a schedule. Its ticks are those after now, unless only other things than its calendar changed.
+    /// Create or change a schedule. If its calendar changed, its next tick is the first after now.
     Schedule(Box<Schedule>),
-    /// Forget a schedule; its jobs stay.
+    /// Delete a schedule; its jobs stay.
     DropSchedule(String),
-    /// Let a schedule rest.
+    /// Pause a schedule.
     PauseSchedule(String),
-    /// Take that back; what would have fired meanwhile does not.
+    /// End the pause of a schedule. Ticks during the pause do not fire.
     ResumeSchedule(String),
     /// Submit the job of a schedule now, whatever its calendar says.
     Trigger(String),
 }
 
-/// What came of an act.
+/// The outcome of an action.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "snake_case", tag = "outcome", content = "why")]
 pub enum ControlOutcome {
     /// It is done.
     Done,
-    /// A running job was told; it ends soon.
+    /// The job runs, or runs its undos first: it ends soon.
     CancelRequested,
-    /// This job was submitted.
+    /// The action created this job.
     Created(JobId),
-    /// It was so already; the text says how.
+    /// Nothing had to be changed; the text says why.
     Already(String),
     /// It cannot be done; the text says why and what to do instead.
     Refused(String),
@@ -253,14 +253,14 @@ pub enum ControlOutcome {
 }
 
 impl Actor {
-    /// What is kept as the error of a job that was cancelled.
+    /// The failure that is stored with a job that this actor cancelled.
     pub fn failure(&self) -> Failure {
         let note = self.note.as_ref().map(|note| format!(": {note}")).unwrap_or_default();
         Failure::cancel(format!("cancelled by {}{note}", self.author)).class(class::CANCELLED)
     }
 }
 
-/// What is said of jobs in answers, by every backend alike.
+/// Outcomes with their texts, the same for every backend.
 pub(crate) mod outcome {
     use windlass_model::{JobId, State};
 
@@ -271,7 +271,7 @@ pub(crate) mod outcome {
     }
 
     pub(crate) fn cancel_requested_before() -> ControlOutcome {
-        ControlOutcome::Already("it was told to end before, and has not ended yet".into())
+        ControlOutcome::Already("its cancel was requested before, and it has not ended yet".into())
     }
 
     pub(crate) fn still_runs(job: JobId) -> ControlOutcome {
@@ -284,14 +284,14 @@ pub(crate) mod outcome {
         "the job before had not ended"
     }
 
-    pub(crate) fn nobody_there() -> &'static str {
-        "nobody was there"
+    pub(crate) fn no_worker() -> &'static str {
+        "no worker was running"
     }
 
     pub(crate) fn cannot(verb: &str, state: State) -> ControlOutcome {
         ControlOutcome::Refused(match state {
             State::Failed | State::Cancelled => format!("it is {state}; retry it first to {verb} it"),
-            _ => format!("it is {state}, which is for good; there is nothing to {verb}"),
+            _ => format!("it is {state}, which is final; there is nothing to {verb}"),
         })
     }
 
@@ -304,7 +304,7 @@ pub(crate) mod outcome {
     }
 
     pub(crate) fn retry_done() -> ControlOutcome {
-        ControlOutcome::Refused("it is done; submit it anew to have it done again".into())
+        ControlOutcome::Refused("it is done; submit a new job to run it again".into())
     }
 
     pub(crate) fn retry_live(state: State) -> ControlOutcome {
@@ -316,11 +316,11 @@ pub(crate) mod outcome {
     }
 
     pub(crate) fn no_signal(number: i64) -> ControlOutcome {
-        ControlOutcome::Refused(format!("there is no signal {number} in its inbox; look at it with `show`"))
+        ControlOutcome::Refused(format!("there is no signal {number} in its inbox; `show` lists them"))
     }
 
-    pub(crate) fn not_aside() -> ControlOutcome {
-        ControlOutcome::Already("the signal was not set aside".into())
+    pub(crate) fn signal_is_readable() -> ControlOutcome {
+        ControlOutcome::Already("the signal is readable".into())
     }
 
     pub(crate) fn signal_in_use() -> ControlOutcome {
@@ -329,20 +329,20 @@ pub(crate) mod outcome {
         )
     }
 
-    pub(crate) fn restate_running() -> ControlOutcome {
+    pub(crate) fn update_running() -> ControlOutcome {
         ControlOutcome::Refused("it runs; pause its queue, or wait until it is parked, and try again".into())
     }
 
-    pub(crate) fn restate_done() -> ControlOutcome {
-        ControlOutcome::Refused("it is done, which is for good; there is no state left to change".into())
+    pub(crate) fn update_done() -> ControlOutcome {
+        ControlOutcome::Refused("it is done, which is final; there is no stage to update".into())
     }
 
-    pub(crate) fn restate_moved() -> ControlOutcome {
-        ControlOutcome::Refused("it has moved since it was looked at; look again".into())
+    pub(crate) fn update_moved() -> ControlOutcome {
+        ControlOutcome::Refused("it has moved since it was read; read it again".into())
     }
 
     pub(crate) fn fork_nowhere(before: i32) -> ControlOutcome {
-        ControlOutcome::Refused(format!("there is no entry {before} in its journal; look at it with `show`"))
+        ControlOutcome::Refused(format!("there is no entry {before} in its journal; `show` lists them"))
     }
 
     pub(crate) fn fork_key_taken(key: &str, other: JobId) -> ControlOutcome {
@@ -354,13 +354,13 @@ pub(crate) mod outcome {
     }
 
     pub(crate) fn replaced(by: JobId) -> Actor {
-        Actor::new(format!("the submit of job {by}, which takes its place"))
+        Actor::new(format!("the submit of job {by}, which replaces it"))
     }
 }
 
-/// Checks who does something; whatever is wrong is refused before the store sees it.
-pub(crate) fn check_actor(by: &Actor) -> Result<(), crate::Error> {
-    for (what, text) in [("author", Some(&by.author)), ("note", by.note.as_ref())] {
+/// Checks the author and the note of an actor.
+pub(crate) fn check_actor(actor: &Actor) -> Result<(), crate::Error> {
+    for (what, text) in [("author", Some(&actor.author)), ("note", actor.note.as_ref())] {
         if let Some(text) = text {
             windlass_model::limits::check_text(what, text, 2_000)?;
         }

@@ -25,7 +25,7 @@ pub const CANCEL_GATE: &str = "\u{1}";
 /// call from many processes at once.
 ///
 /// Jobs and changes of one call are processed in the order given, and each finds what those before it left. Free slots of
-/// serial keys are handed over at the end of the call, when all of its jobs are in the place where it leaves them. The jobs
+/// serial keys are handed over at the end of the call, after all of its jobs were processed. The jobs
 /// that a change submits find its own job running, unless the change ends it.
 pub trait Execution: Send + Sync + 'static {
     /// Registers a worker, with a lease of `worker.lease` from now.
@@ -68,22 +68,22 @@ pub trait Execution: Send + Sync + 'static {
     fn claim<'a>(&'a self, now: Now, request: &'a ClaimRequest) -> Fut<'a, ClaimBatch>;
 
     /// Writes the changes of attempts: the only way an attempt writes. One transaction; each change is applied or refused
-    /// on its own, and the verdicts are in order.
+    /// on its own, and the outcomes are in order.
     ///
     /// A change is applied if its claim is recorded, the job's epoch and revision are those it names and the job has not
     /// ended; then the job's revision is one higher, and either everything that the change holds is written or nothing.
-    /// If the revision is one higher already and this claim wrote it under this epoch, the verdict is `Committed` and
-    /// nothing is written, whether the claim is still recorded or was settled. Otherwise the verdict is `Fenced`: a claim
+    /// If the revision is one higher already and this claim wrote it under this epoch, the outcome is `Committed` and
+    /// nothing is written, whether the claim is still recorded or was settled. Otherwise the outcome is `Fenced`: a claim
     /// that the store does not know was lost by a restore or a standby, and another worker may have its jobs. A change
     /// that the database refuses for its data is found by bisection and is `Refused`; the rest of the batch commits. There
     /// is at most one change per job in a call.
     ///
     /// A change with a step moves the job's stage with its revision, records the transition, and consumes the signals it
     /// names. `Next` leaves the job claimed under the same epoch; if the job was paused or got a cancel request meanwhile,
-    /// it is held instead and the verdict is `Halted`. `Wait` parks the job, or returns it to the ready set if its wait is
+    /// it is held instead and the outcome is `Halted`. `Wait` parks the job, or returns it to the ready set if its wait is
     /// over already: a signal that was delivered before is seen here, a later one sees the parked job. Children are
-    /// submitted as by [`Execution::submit`]; the job waits for those that were (or, with `told`, finds a signal
-    /// [`windlass_model::wait::CHILD_SIGNAL`] in its inbox for each that has ended, however often it does). The
+    /// submitted as by [`Execution::submit`]; the job waits for those that were (or, with `signal_child_ends`, gets a signal
+    /// [`windlass_model::wait::CHILD_SIGNAL`] for each end of each child). The
     /// transaction that ends the last child, by whatever verb, wakes the parent.
     ///
     /// Children with a [`windlass_model::BranchPosition`] belong to a branch of the job, which the same or an earlier
@@ -99,7 +99,7 @@ pub trait Execution: Send + Sync + 'static {
     /// Runs the caller's own writes and one change in one transaction: afterwards both are committed, or neither.
     ///
     /// The work returns the change that is to be committed with its writes, or `None` to roll them back; then the answer is
-    /// `None` too. Otherwise the answer is the verdict as of [`Execution::commit`]: after `Committed` and `Halted`
+    /// `None` too. Otherwise the answer is the outcome as of [`Execution::commit`]: after `Committed` and `Halted`
     /// everything is written, after anything else nothing is. A change whose revision exists already is `Fenced` here, not
     /// `Committed`: the writes would be made twice.
     ///

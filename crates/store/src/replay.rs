@@ -87,7 +87,7 @@ pub struct Branch {
     pub name: String,
     /// The names of its spawns.
     pub spawns: Vec<String>,
-    /// Where its sources stand.
+    /// The positions of its sources.
     #[serde(skip)]
     pub cursor: Option<Payload>,
     /// Whether no child is spawned in it any more.
@@ -98,12 +98,12 @@ pub struct Branch {
     pub cancels_children: bool,
     /// How many children were spawned.
     pub spawned: i64,
-    /// How they ended so far.
+    /// How many of them have started and ended.
     pub counts: BranchCounts,
-    /// What its job waits to be told of.
+    /// The counts at which its job gets a signal.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub watch: Option<BranchWatch>,
-    /// How it is to be merged, as JSON.
+    /// The rule of its merge, as JSON.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub goal: Option<String>,
     /// When it was opened.
@@ -111,7 +111,7 @@ pub struct Branch {
     /// When it was merged.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub merged_at: Option<Time>,
-    /// What was seen when it was last looked at.
+    /// The result of its last poll.
     pub poll: BranchPoll,
 }
 
@@ -124,7 +124,7 @@ pub struct BranchChildFilter {
     pub branch: BranchNo,
     /// Which of the children.
     pub only: ChildStates,
-    /// Only after this one: the last of the page before.
+    /// Only after this one: the last of the previous page.
     pub after: Option<JobId>,
     /// How many at most.
     pub limit: usize,
@@ -148,35 +148,35 @@ pub enum ChildStates {
 pub struct BranchChild {
     /// What lists show.
     pub summary: Summary,
-    /// Its place in the branch.
+    /// Its position in the branch.
     pub branch_position: BranchPosition,
-    /// How many items of a block have ended well before it did.
+    /// How many items of a block are done.
     pub items_done: u32,
     /// How it ended; `None` if it has not.
     pub ended: Option<JobEnd>,
     /// The encoded input.
     pub input: Payload,
-    /// What it keeps meanwhile.
+    /// The progress of a block, or the data of a machine's stage.
     pub data: Option<Payload>,
 }
 
-/// A table of the user's own, or a query, whose rows are wanted in the order of a key.
+/// A table of the user's own, or a query, that is read in the order of a key.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct TableSource {
-    /// What stands after `from`: a table, or a query in parentheses with a name.
+    /// The text after `from`: a table, or a query in parentheses with a name.
     pub from: String,
     /// The column that orders them: unique, and never null.
     pub key: String,
-    /// What stands after `where`, if anything.
+    /// The text after `where`, if any.
     pub filter: Option<String>,
 }
 
-/// One of them.
+/// A row of a [`TableSource`].
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SourceRow {
-    /// Its key, as text that is for the store to read.
+    /// Its key in the store's own format, to continue after it.
     pub after: String,
-    /// Its key, as people read it.
+    /// Its key as shown to people.
     pub key: String,
     /// The row as a JSON object.
     pub row: String,

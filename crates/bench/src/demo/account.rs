@@ -271,6 +271,7 @@ mod tests {
             until: None,
             pending: 0,
             unwind: None,
+            fault: None,
             output: Some(Payload::json(output)),
             failure: None,
         }

@@ -198,7 +198,7 @@ pub async fn what_runs_is_told_and_may_finish_in_time(store: Handle) {
     assert!(store.cancel_requests(WorkerId(99)).await.expect("orders").is_empty());
     let told = holds(&store, 1).await.cancel_requested.expect("it was told");
     assert_eq!((told.deadline_at, told.author.as_str()), (t(15), "someone"));
-    says(&act_on_job(&store, 6, 1, cancel(10)).await, "told to end before");
+    says(&act_on_job(&store, 6, 1, cancel(10)).await, "cancel was requested before");
     says(&act_on_job(&store, 6, 1, JobAction::Pause).await, "being cancelled");
     assert_eq!(state(&store, id(1)).await, State::Running);
     assert_eq!(commit(&store, 7, change(worker, &claimed, done("in time"))).await, CommitOutcome::Committed);

@@ -3,10 +3,10 @@
 use serde::Serialize;
 use windlass_model::{JobId, RateLimit, Signal, Time, WaitCondition};
 
-/// What keeps a job from running; several may stand together.
+/// What keeps a job from running; several may apply at once.
 #[derive(Clone, PartialEq, Debug, Default, Serialize)]
 pub struct Holds {
-    /// It was submitted in a transaction of the caller's and waits to be put in.
+    /// It was submitted in a transaction of the caller's own, and no worker has admitted it yet.
     pub arriving: bool,
     /// It is paused.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -14,13 +14,13 @@ pub struct Holds {
     /// Its queue is paused.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub queue_paused: Option<Pause>,
-    /// It was told to end.
+    /// Its cancel was requested.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cancel_requested: Option<CancelHold>,
     /// It has a serial key.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub serial: Option<SerialHold>,
-    /// It is charged to a rate limit.
+    /// It is under a rate limit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rate: Option<RateHold>,
     /// It is parked.
@@ -28,28 +28,28 @@ pub struct Holds {
     pub waiting: Option<Waiting>,
     /// Its worker died; it runs alone next time.
     pub suspect: bool,
-    /// How many jobs of its queue, kind and version stand before it in the ready set, up to 1,000.
+    /// How many jobs of its queue, kind and version are ahead of it in the ready set, up to 1,000.
     pub ahead: u64,
 }
 
 /// What a parked job waits for.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct Waiting {
-    /// What.
+    /// The condition that ends the wait.
     pub what: WaitCondition,
-    /// Until when at most.
+    /// When the wait times out.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub until: Option<Time>,
     /// The names of signals in its inbox, each one once, by name.
     pub arrived: Vec<String>,
-    /// How many children have not ended.
+    /// How many of the children it waits for have not ended.
     pub pending: u32,
-    /// Signals that it could not read, oldest first, the first 20: they do not end its wait.
+    /// The first 20 signals that its code could not decode, oldest first: they do not end its wait.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub aside: Vec<AsideSignal>,
 }
 
-/// A signal that a job could not read.
+/// A signal that the code of its job could not decode.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct AsideSignal {
     /// Its number in the inbox.
@@ -58,66 +58,66 @@ pub struct AsideSignal {
     pub name: String,
     /// When it was delivered.
     pub at: Time,
-    /// Why it could not be read.
+    /// The error.
     pub why: String,
 }
 
 impl AsideSignal {
-    /// A signal, if it was set aside.
+    /// The signal, if it is unreadable.
     pub fn of(signal: &Signal) -> Option<AsideSignal> {
         let (number, name, at) = (signal.number, signal.name.clone(), signal.at);
         signal.unreadable.clone().map(|why| AsideSignal { number, name, at, why })
     }
 }
 
-/// By whom something was paused, and why.
+/// Who paused a job or a queue, and why.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct Pause {
     /// When.
     pub at: Time,
-    /// By whom.
+    /// Who.
     pub author: String,
     /// Why.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
 }
 
-/// By whom a running job was told to end.
+/// The cancel request of a running job.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct CancelHold {
-    /// When it is ended from outside.
+    /// When the store ends the job without its attempt.
     pub deadline_at: Time,
-    /// By whom.
+    /// Who requested it.
     pub author: String,
     /// Why.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
 }
 
-/// Where a job stands with its serial key.
+/// A job's serial key, and its position in line.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct SerialHold {
     /// The key.
     pub key: String,
-    /// How many run at once.
+    /// How many jobs of the key run at once.
     pub slots: u32,
     /// Whether the job has one of the slots.
     pub held: bool,
-    /// Who has slots, up to 10.
+    /// The jobs that have slots, up to 10.
     pub holders: Vec<JobId>,
-    /// How many wait before it, up to 1,000.
+    /// How many jobs are ahead of it in line, up to 1,000.
     pub ahead: u64,
 }
 
-/// Where a job stands with its rate limit.
+/// A job's rate limit, and when it can pay for the job.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct RateHold {
     /// The limit; `None` if it was lifted.
     pub limit: Option<RateLimit>,
     /// Its name.
     pub name: String,
-    /// What the job costs.
+    /// How many tokens the job costs.
     pub weight: u32,
-    /// When there is enough in the bucket for it, if nobody else takes it.
+    /// When the bucket has enough tokens for it, if no other job takes them.
     pub affordable_at: Time,
 }

@@ -23,7 +23,7 @@ pub struct Filter {
     pub stage: Option<String>,
     /// Only of this version of their kind.
     pub version: Option<i32>,
-    /// Only older than this one: the last of the page before.
+    /// Only older than this one: the last of the previous page.
     pub before: Option<JobId>,
     /// How many at most.
     pub limit: usize,
@@ -52,7 +52,7 @@ pub struct Summary {
     /// The caller's name for it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,
-    /// Where it stands.
+    /// Its state.
     pub state: State,
     /// The stage it is in, if it is a machine.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -73,13 +73,13 @@ pub struct Summary {
     pub finished_at: Option<Time>,
 }
 
-/// All that is known of a job.
+/// Everything that the store has about a job.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Job {
     /// What lists show.
     #[serde(flatten)]
     pub summary: Summary,
-    /// The number that outdates older claims.
+    /// See [`Epoch`].
     pub epoch: Epoch,
     /// How many changes were committed.
     pub rev: Rev,
@@ -96,16 +96,16 @@ pub struct Job {
     /// The job that submitted it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub parent: Option<JobId>,
-    /// Its place in a branch of that job.
+    /// Its position in a branch of that job.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub place: Option<ChildPlace>,
-    /// Words to search by.
+    /// Its tags.
     pub tags: Vec<String>,
-    /// Free JSON kept with it.
+    /// The caller's own JSON, never interpreted.
     pub options: Option<String>,
-    /// Policies of this job alone.
+    /// Settings of this job alone.
     pub settings: Settings,
-    /// How much of each retry rule's budget is used.
+    /// How often each rule of the retry policy was used.
     pub spent: Vec<u32>,
     /// The encoded input.
     #[serde(serialize_with = "as_json")]
@@ -116,10 +116,10 @@ pub struct Job {
     /// What it waits for, or waited for when it last made progress.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub wait: Option<WaitCondition>,
-    /// When that wait is over whatever has come.
+    /// When that wait times out.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub until: Option<Time>,
-    /// How many children it waits for still.
+    /// How many of the children it waits for have not ended.
     pub pending: u32,
     /// How it ends once its undos have run, if it is being unwound.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -135,7 +135,7 @@ pub struct Job {
     pub fault: Option<Box<str>>,
 }
 
-/// Shows a payload as the JSON it is, or says how large it is.
+/// Serializes a payload as its JSON, or as a text with its size if it is encoded.
 fn as_json<S: serde::Serializer>(payload: &Payload, to: S) -> Result<S::Ok, S::Error> {
     match (payload.codec, serde_json::from_slice::<serde_json::Value>(&payload.bytes)) {
         (0, Ok(value)) => value.serialize(to),
@@ -150,7 +150,7 @@ fn as_json_option<S: serde::Serializer>(payload: &Option<Payload>, to: S) -> Res
     }
 }
 
-/// Where a job stands in a branch of its parent.
+/// The position of a job in a branch of its parent.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct ChildPlace {
     /// The branch.
@@ -162,12 +162,12 @@ pub struct ChildPlace {
     /// Which item of it; empty for a spawn of one child.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub item: String,
-    /// How many children it stands for.
+    /// How many items it has: more than one if it is a block.
     pub items: u32,
 }
 
 impl ChildPlace {
-    /// What people call a child: the name of its parent, the branch, the spawn and the item.
+    /// The name by which a child is shown: that of its parent, the branch, the spawn and the item.
     pub fn key(&self, parent: &str) -> String {
         let ChildPlace { name, spawn, item, .. } = self;
         match item.is_empty() {
@@ -202,7 +202,7 @@ pub struct Transition {
     /// The stage it led to; `None` if it ended the job.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub next: Option<String>,
-    /// How: see [`windlass_model::Outcome::name`].
+    /// The outcome of the step: see [`windlass_model::Outcome::name`].
     pub how: String,
     /// When it was committed.
     pub at: Time,

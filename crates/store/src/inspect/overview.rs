@@ -19,38 +19,38 @@ pub struct StateCount {
     pub jobs: u64,
 }
 
-/// What waits and runs in one queue.
+/// The waiting and running jobs of one queue.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
 pub struct Backlog {
     /// The queue.
     pub queue: String,
     /// Jobs that wait for a worker, or the cap.
     pub ready: u64,
-    /// Jobs that are due later, or how many of the next timers are theirs.
+    /// Jobs that are due later, as far as they are among the timers that were read.
     pub scheduled: u64,
-    /// Jobs that a worker has, or the cap.
+    /// Jobs that a worker has claimed, or the cap.
     pub running: u64,
-    /// When the first in line became due: the earliest, if several kinds have a first.
+    /// When the next job to be claimed became due; the earliest of those of all kinds.
     pub oldest_at: Option<Time>,
 }
 
 /// A worker as people see it.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct WorkerView {
-    /// Its name in the store.
+    /// Its id.
     pub id: WorkerId,
-    /// What people know it by.
+    /// Its name for people.
     pub name: String,
-    /// The lock file its process holds.
+    /// The lock file that its process holds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub beacon: Option<String>,
-    /// Whether it still serves.
+    /// Whether it has not been declared dead or retired.
     pub alive: bool,
-    /// When its lease runs out, or ran out.
+    /// When its lease expires, or expired.
     pub lease_until: Time,
     /// How many claims are recorded for it.
     pub claims: u64,
-    /// What it serves.
+    /// The queues and kinds that it serves.
     pub serves: Vec<Serves>,
 }
 
@@ -62,8 +62,8 @@ pub struct QueueView {
     /// Whether it is paused.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub paused: Option<Pause>,
-    /// When the longest-waiting of the jobs that are claimed next became due. One that its priority keeps behind others
-    /// of its kind may wait longer.
+    /// When the next job to be claimed became due; the earliest of those of all kinds. A job with a low priority may have waited
+    /// longer.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub oldest_ready: Option<Time>,
 }
@@ -74,7 +74,7 @@ pub struct LimitView {
     /// The limit.
     #[serde(flatten)]
     pub limit: RateLimit,
-    /// Whether it was lifted: jobs pass.
+    /// Whether it was lifted: jobs need no tokens.
     pub lifted: bool,
     /// The tokens in its bucket now.
     pub tokens: i64,

@@ -21,7 +21,7 @@ pub struct ScheduleView {
     pub last_job: Option<JobId>,
 }
 
-/// That a schedule submitted a job.
+/// A job that a schedule submitted.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct Firing {
     /// The tick, or when it was triggered.
@@ -33,7 +33,7 @@ pub struct Firing {
 /// Ticks that a schedule missed.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct Miss {
-    /// When that was first seen.
+    /// When this was recorded.
     pub at: Time,
     /// The ticks.
     #[serde(flatten)]

@@ -141,14 +141,14 @@ impl Inner {
             return ControlOutcome::Unknown;
         }
         match self.state(id) {
-            State::Done => return outcome::restate_done(),
-            State::Running => return outcome::restate_running(),
+            State::Done => return outcome::update_done(),
+            State::Running => return outcome::update_running(),
             _ => {}
         }
         let ready = self.is_ready(id);
         let row = self.jobs.get_mut(&id).expect("looked up before");
         if (row.epoch, row.rev) != (restate.epoch, restate.rev) {
-            return outcome::restate_moved();
+            return outcome::update_moved();
         }
         let place = (row.lane(), row.rank(), id);
         row.new.kind.version = restate.version;

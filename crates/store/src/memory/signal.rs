@@ -192,7 +192,7 @@ impl Inner {
             return outcome::no_signal(number);
         };
         match (restores, inbox[place].unreadable.is_some()) {
-            (true, false) => return outcome::not_aside(),
+            (true, false) => return outcome::signal_is_readable(),
             (false, false) if runs => return outcome::signal_in_use(),
             (true, true) => inbox[place].unreadable = None,
             (false, _) => drop(inbox.remove(place)),

@@ -194,7 +194,7 @@ pub(super) async fn restore(
         }
         outcomes.push(match find_signal(tx, *id, number).await? {
             None => outcome::no_signal(number),
-            Some(false) => outcome::not_aside(),
+            Some(false) => outcome::signal_is_readable(),
             Some(true) => {
                 tx.execute(sql::signals::RESTORE, &[id, &number]).await?;
                 ControlOutcome::Done

@@ -89,9 +89,9 @@ async fn update_distinct(
                 _ => job.state(),
             };
             outcomes.push(match state {
-                State::Done => outcome::restate_done(),
-                State::Running => outcome::restate_running(),
-                _ if has_moved(job, update) => outcome::restate_moved(),
+                State::Done => outcome::update_done(),
+                State::Running => outcome::update_running(),
+                _ if has_moved(job, update) => outcome::update_moved(),
                 _ => {
                     write(store, tx, job, update).await?;
                     let action = columns::stage_update_action(update);

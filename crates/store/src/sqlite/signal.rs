@@ -218,7 +218,7 @@ pub(super) fn restore(tx: &Tx<'_>, now: Time, id: JobId, number: i64) -> Result<
         return Ok(outcome::no_signal(number));
     };
     if !is_unreadable {
-        return Ok(outcome::not_aside());
+        return Ok(outcome::signal_is_readable());
     }
     tx.execute(sql::signals::RESTORE, params![id.as_bytes(), number])?;
     if let Some(recipient) = find_recipient(tx, id)? {

@@ -42,9 +42,9 @@ fn update_stage(
         return Ok(ControlOutcome::Unknown);
     };
     match state {
-        State::Done => return Ok(outcome::restate_done()),
-        State::Running => return Ok(outcome::restate_running()),
-        _ if (epoch, rev) != (update.epoch, update.rev) => return Ok(outcome::restate_moved()),
+        State::Done => return Ok(outcome::update_done()),
+        State::Running => return Ok(outcome::update_running()),
+        _ if (epoch, rev) != (update.epoch, update.rev) => return Ok(outcome::update_moved()),
         _ => {}
     }
     let old = tx.store.lane(tx, placement.lane)?;

@@ -300,7 +300,7 @@ async fn a_failed_job_is_retried_with_its_counters_reset(url: &str) {
     let ControlOutcome::Refused(why) = ops.retry(job.id()).await.expect("retry") else {
         panic!("it is done")
     };
-    assert!(why.contains("submit it anew"), "{why}");
+    assert!(why.contains("submit a new job"), "{why}");
     let job = engine.inspect().job(job.id()).await.expect("job").expect("the job exists");
     assert_eq!(job.summary.attempts, 0, "attempts before the retry do not count");
     engine.stop().await;
