@@ -464,7 +464,7 @@ fn ended_jobs_are_pruned_unless_they_are_needed() {
 fn the_doctor_warns_of_unserved_kinds_and_of_serial_keys_that_dead_workers_hold() {
     let sandbox = Sandbox::new();
     sandbox.submit(&["mail", "1", "--any-kind", "--kind-version", "3"]);
-    let worker = sandbox.worker(&["--lease", "400ms", "--beat", "100ms"]);
+    let worker = sandbox.worker(&["--lease", "400ms", "--renew-every", "100ms"]);
     let text = sandbox.ok(&["doctor"]);
     assert!(text.contains("unserved    no live worker serves kind mail v3 in queue default"), "{text}");
     let long = sandbox.submit(&["sleep", r#"{"ms": 60000}"#, "--serial", "k"]);

@@ -38,8 +38,10 @@ on_both_stores!(
 
 fn with_short_lease(store: &str) -> Sandbox {
     let sandbox = Sandbox::new();
-    sandbox
-        .write("windlass.toml", &format!("store = '{store}'\nlease = '5s'\nbeat = '500ms'\ncrashes = 2\n"));
+    sandbox.write(
+        "windlass.toml",
+        &format!("store = '{store}'\nlease = '5s'\nrenew_every = '500ms'\nmax_crashes = 2\n"),
+    );
     sandbox
 }
 

@@ -128,7 +128,7 @@ fn an_error_says_what_is_wrong_and_what_to_do() {
         (&["show", "abc"], &["not a job id", "0199f0c2"]),
         (&["show", "0199f0c2-6f7a-7000-8000-000000000000"], &["there is no job", "windlass jobs"]),
         (&["worker", "--queue", "mail=many"], &["mail=16"]),
-        (&["worker", "--lease", "2s", "--beat", "5s"], &["does not fit", "at most 1s"]),
+        (&["worker", "--lease", "2s", "--renew-every", "5s"], &["does not fit", "at most 1s"]),
         (&["migrate", "--to", "99"], &["no schema version 99"]),
         (&["migrate", "--to", "0"], &["--yes"]),
         (&["jobs", "--store", "sqlite://elsewhere.db"], &["there is no store", "windlass submit"]),

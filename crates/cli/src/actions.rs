@@ -371,20 +371,20 @@ fn counts(result: &BulkProgress, verb: &Verb) -> String {
 
 fn report(target: &Target, result: &BulkProgress, verb: &Verb, matching: usize) -> anyhow::Result<ExitCode> {
     if target.json {
-        let BulkProgress { seen, done, cancel_requested, already, refused, cut_short } = result;
+        let BulkProgress { seen, done, cancel_requested, already, refused, interrupted } = result;
         out::print_json(&json!({
             "matching": matching, "seen": seen, "done": done, "cancel_requested": cancel_requested,
-            "unchanged": already, "refused": refused, "interrupted": cut_short,
+            "unchanged": already, "refused": refused, "interrupted": interrupted,
         }))?;
     } else {
         out::print(&format!("{}\n", counts(result, verb)))?;
-        if result.cut_short {
+        if result.interrupted {
             let left = out::thousands(matching.saturating_sub(result.seen) as u64);
             out::note(&format!("interrupted with about {left} left; run it again for the rest"));
         }
     }
     Ok(match result {
-        BulkProgress { cut_short: true, .. } => ExitCode::from(stop::INTERRUPTED),
+        BulkProgress { interrupted: true, .. } => ExitCode::from(stop::INTERRUPTED),
         BulkProgress { refused: 1.., .. } => ExitCode::FAILURE,
         _ => ExitCode::SUCCESS,
     })

@@ -56,7 +56,7 @@ pub struct BulkProgress {
     /// Jobs that refused the action, or that no longer exist.
     pub refused: usize,
     /// Whether it was interrupted before the last job.
-    pub cut_short: bool,
+    pub interrupted: bool,
 }
 
 impl Bulk {
@@ -122,7 +122,7 @@ impl Bulk {
                 None => started,
             };
             if !wait(self.operator.env(), next_at, || on_progress(&counts)).await {
-                counts.cut_short = true;
+                counts.interrupted = true;
                 break;
             }
         }

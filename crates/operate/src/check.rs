@@ -44,7 +44,7 @@ pub struct Checked {
     /// Open workflows of these kinds in versions that this build does not serve.
     pub unserved: usize,
     /// Whether it was interrupted before the last job.
-    pub cut_short: bool,
+    pub interrupted: bool,
 }
 
 /// An open workflow that this build would break.
@@ -169,7 +169,7 @@ impl Check {
                 }
                 let last = page.len() < PAGE;
                 if !on_progress(&checked) && !last {
-                    checked.cut_short = true;
+                    checked.interrupted = true;
                     return Ok(checked);
                 }
                 if last {

@@ -38,7 +38,7 @@ impl Control {
 
     /// Cancels a job with another grace period.
     pub async fn cancel_within(&self, job: JobId, grace: Duration) -> Result<ControlOutcome, Error> {
-        self.act(job, JobAction::Cancel { grace }).await
+        self.act_on_job(job, JobAction::Cancel { grace }).await
     }
 
     /// Cancels a job and all its descendants. Returns how many jobs were cancelled or requested to end.
@@ -47,7 +47,7 @@ impl Control {
         let mut parents = vec![job];
         let action = JobAction::Cancel { grace };
         cancelled += usize::from(matches!(
-            self.act(job, action).await?,
+            self.act_on_job(job, action).await?,
             ControlOutcome::Done | ControlOutcome::CancelRequested
         ));
         while let Some(parent) = parents.pop() {
@@ -73,37 +73,37 @@ impl Control {
 
     /// Pauses a job: it is not claimed until it is resumed. A running attempt continues.
     pub async fn pause(&self, job: JobId) -> Result<ControlOutcome, Error> {
-        self.act(job, JobAction::Pause).await
+        self.act_on_job(job, JobAction::Pause).await
     }
 
     /// Resumes a paused job.
     pub async fn resume(&self, job: JobId) -> Result<ControlOutcome, Error> {
-        self.act(job, JobAction::Resume).await
+        self.act_on_job(job, JobAction::Resume).await
     }
 
     /// Retries a failed or cancelled job, with its counters reset.
     pub async fn retry(&self, job: JobId) -> Result<ControlOutcome, Error> {
-        self.act(job, JobAction::Retry).await
+        self.act_on_job(job, JobAction::Retry).await
     }
 
     /// Changes the priority of a job.
     pub async fn priority(&self, job: JobId, priority: i16) -> Result<ControlOutcome, Error> {
-        self.act(job, JobAction::Priority(priority)).await
+        self.act_on_job(job, JobAction::Priority(priority)).await
     }
 
     /// Deletes a signal from a job's inbox, by its number there. While the job runs, only an unreadable one is deleted.
     pub async fn drop_signal(&self, job: JobId, number: i64) -> Result<ControlOutcome, Error> {
-        self.act(job, JobAction::DropSignal(number)).await
+        self.act_on_job(job, JobAction::DropSignal(number)).await
     }
 
     /// Restores an unreadable signal, by its number in the inbox: it keeps its position, and the job becomes ready if that ends its
     /// wait.
     pub async fn restore_signal(&self, job: JobId, number: i64) -> Result<ControlOutcome, Error> {
-        self.act(job, JobAction::RestoreSignal(number)).await
+        self.act_on_job(job, JobAction::RestoreSignal(number)).await
     }
 
     /// Applies an action to one job.
-    pub async fn act(&self, job: JobId, action: JobAction) -> Result<ControlOutcome, Error> {
+    pub async fn act_on_job(&self, job: JobId, action: JobAction) -> Result<ControlOutcome, Error> {
         Ok(self.act_on(&[job], action).await?.remove(0))
     }
 
@@ -141,56 +141,56 @@ impl Control {
 
     /// Pauses a queue: none of its jobs is claimed until it is resumed.
     pub async fn pause_queue(&self, queue: &str) -> Result<ControlOutcome, Error> {
-        self.rule(&AdminAction::PauseQueue(queue.to_owned())).await
+        self.administer(&AdminAction::PauseQueue(queue.to_owned())).await
     }
 
     /// Resumes a paused queue.
     pub async fn resume_queue(&self, queue: &str) -> Result<ControlOutcome, Error> {
-        self.rule(&AdminAction::ResumeQueue(queue.to_owned())).await
+        self.administer(&AdminAction::ResumeQueue(queue.to_owned())).await
     }
 
     /// Creates a rate limit, or changes one while jobs wait for it.
     pub async fn set_limit(&self, limit: RateLimit) -> Result<ControlOutcome, Error> {
-        self.rule(&AdminAction::Limit(limit)).await
+        self.administer(&AdminAction::Limit(limit)).await
     }
 
     /// Lifts a rate limit: its jobs start without paying until it is set again.
     pub async fn lift_limit(&self, name: &str) -> Result<ControlOutcome, Error> {
-        self.rule(&AdminAction::Lift(name.to_owned())).await
+        self.administer(&AdminAction::Lift(name.to_owned())).await
     }
 
     /// Sets how many jobs of a serial key run at once.
     pub async fn set_slots(&self, key: &str, slots: u32) -> Result<ControlOutcome, Error> {
-        self.rule(&AdminAction::Slots { key: key.to_owned(), slots }).await
+        self.administer(&AdminAction::Slots { key: key.to_owned(), slots }).await
     }
 
     /// Creates or changes a schedule; `Engine::schedule` creates one from a task.
     pub async fn set_schedule(&self, schedule: Schedule) -> Result<ControlOutcome, Error> {
-        self.rule(&AdminAction::Schedule(Box::new(schedule))).await
+        self.administer(&AdminAction::Schedule(Box::new(schedule))).await
     }
 
     /// Deletes a schedule; its jobs stay.
     pub async fn drop_schedule(&self, name: &str) -> Result<ControlOutcome, Error> {
-        self.rule(&AdminAction::DropSchedule(name.to_owned())).await
+        self.administer(&AdminAction::DropSchedule(name.to_owned())).await
     }
 
     /// Pauses a schedule.
     pub async fn pause_schedule(&self, name: &str) -> Result<ControlOutcome, Error> {
-        self.rule(&AdminAction::PauseSchedule(name.to_owned())).await
+        self.administer(&AdminAction::PauseSchedule(name.to_owned())).await
     }
 
     /// Resumes a paused schedule. Ticks that it missed meanwhile do not fire.
     pub async fn resume_schedule(&self, name: &str) -> Result<ControlOutcome, Error> {
-        self.rule(&AdminAction::ResumeSchedule(name.to_owned())).await
+        self.administer(&AdminAction::ResumeSchedule(name.to_owned())).await
     }
 
     /// Submits the job of a schedule now, regardless of its calendar.
     pub async fn trigger(&self, name: &str) -> Result<ControlOutcome, Error> {
-        self.rule(&AdminAction::Trigger(name.to_owned())).await
+        self.administer(&AdminAction::Trigger(name.to_owned())).await
     }
 
     /// Changes a queue, a rate limit, a serial key or a schedule.
-    pub async fn rule(&self, action: &AdminAction) -> Result<ControlOutcome, Error> {
+    pub async fn administer(&self, action: &AdminAction) -> Result<ControlOutcome, Error> {
         let outcome = self.operator.store().control().administer(None, action, &self.actor).await?;
         self.operator.poke();
         Ok(outcome)

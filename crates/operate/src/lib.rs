@@ -30,5 +30,5 @@ pub use fork::{Fork, ForkProgress};
 pub use items::{Item, Items};
 pub use migrate::{Migrate, MigrateProgress};
 pub use operator::Operator;
-pub use redrive::{Redrive, RedriveProgress, Skipped};
+pub use redrive::{Redrive, RedriveProgress, SkipReason};
 pub use why::Why;

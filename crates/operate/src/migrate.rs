@@ -41,9 +41,9 @@ pub struct MigrateProgress {
     /// Jobs whose state could not be converted.
     pub refused: usize,
     /// The first of those, and why.
-    pub because: Vec<(JobId, String)>,
+    pub refusals: Vec<(JobId, String)>,
     /// Whether it was interrupted before the last job.
-    pub cut_short: bool,
+    pub interrupted: bool,
 }
 
 impl<A, B, F> Migrate<A, B, F>
@@ -128,7 +128,7 @@ where
                 progress.migrated += batch.len();
             }
             if !on_progress(&progress) && !last {
-                progress.cut_short = true;
+                progress.interrupted = true;
                 return Ok(progress);
             }
             if last {
@@ -168,8 +168,8 @@ where
 impl MigrateProgress {
     fn refuse(&mut self, id: JobId, why: String) {
         self.refused += 1;
-        if self.because.len() < LISTED {
-            self.because.push((id, why));
+        if self.refusals.len() < LISTED {
+            self.refusals.push((id, why));
         }
     }
 }

@@ -35,7 +35,7 @@ pub struct Redrive {
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct RedriveProgress {
     /// How many children had failed or were cancelled when it began.
-    pub bad: u64,
+    pub unsuccessful: u64,
     /// How many were retried.
     pub retried: u64,
     /// How many others had retried meanwhile.
@@ -43,20 +43,20 @@ pub struct RedriveProgress {
     /// How many could not be retried.
     pub refused: u64,
     /// The first of those, and why.
-    pub because: Vec<(JobId, String)>,
+    pub refusals: Vec<(JobId, String)>,
     /// Branches that were skipped, and why.
-    pub passed: Vec<(String, Skipped)>,
+    pub skipped: Vec<(String, SkipReason)>,
     /// Whether it was interrupted before the last child.
-    pub cut_short: bool,
+    pub interrupted: bool,
 }
 
 /// Why a redrive skips a branch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Skipped {
+pub enum SkipReason {
     /// It is merged, and was not named.
     Merged,
     /// Its live children are being cancelled.
-    Cut,
+    CancelsChildren,
 }
 
 impl Redrive {
@@ -83,7 +83,7 @@ impl Redrive {
         let mut progress = RedriveProgress::default();
         let branches = branches_named(inspect.branches(self.job).await?, self.job, self.branch.as_deref())?;
         let branches = self.select(branches, &mut progress);
-        if progress.bad == 0 {
+        if progress.unsuccessful == 0 {
             on_progress(&progress);
             return Ok(progress);
         }
@@ -97,7 +97,7 @@ impl Redrive {
         let started = self.operator.env().instant();
         for branch in &branches {
             if !self.redrive(branch, started, &mut progress, &mut on_progress).await? {
-                progress.cut_short = true;
+                progress.interrupted = true;
                 break;
             }
         }
@@ -111,14 +111,14 @@ impl Redrive {
         let mut selected = Vec::new();
         for branch in branches.into_iter().filter(|branch| branch.counts.unsuccessful() > 0) {
             let skipped = match (branch.cancels_children, branch.merged && self.branch.is_none()) {
-                (true, _) => Some(Skipped::Cut),
-                (false, true) => Some(Skipped::Merged),
+                (true, _) => Some(SkipReason::CancelsChildren),
+                (false, true) => Some(SkipReason::Merged),
                 (false, false) => None,
             };
             match skipped {
-                Some(why) => progress.passed.push((branch.name, why)),
+                Some(why) => progress.skipped.push((branch.name, why)),
                 None => {
-                    progress.bad += branch.counts.unsuccessful().unsigned_abs();
+                    progress.unsuccessful += branch.counts.unsuccessful().unsigned_abs();
                     selected.push(branch);
                 }
             }
@@ -190,8 +190,8 @@ impl RedriveProgress {
             ControlOutcome::Unknown => "it was pruned meanwhile".to_owned(),
         };
         self.refused += children;
-        if self.because.len() < LISTED {
-            self.because.push((child.summary.id, why));
+        if self.refusals.len() < LISTED {
+            self.refusals.push((child.summary.id, why));
         }
     }
 }

@@ -46,7 +46,7 @@ async fn tick(core: &Core, backoff: &mut Backoff) -> Duration {
             Some(Duration::ZERO)
         }
     };
-    wait.unwrap_or(core.config.safety).min(core.config.safety)
+    wait.unwrap_or(core.config.check_interval).min(core.config.check_interval)
 }
 
 /// Does what follows from a poll.

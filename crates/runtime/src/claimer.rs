@@ -1,6 +1,6 @@
 //! Claims jobs for the pool of one queue.
 //!
-//! A claim is made when something says that the queue has changed, while claims come back full, and at every safety
+//! A claim is made when something says that the queue has changed, while claims come back full, and at every check
 //! interval.
 
 use std::{
@@ -20,14 +20,14 @@ use crate::{
     telemetry::{StoreCall, add},
 };
 
-/// The longest wait for the refill of a rate limit; a later one is found at the safety interval.
+/// The longest wait for the refill of a rate limit; a later one is found at the check interval.
 const MAX_REFILL_WAIT: Duration = Duration::from_secs(3_600);
 
 /// Runs until the worker stops. `index` is that of the pool among the worker's pools.
 pub(crate) async fn run(core: Arc<Core>, pool: Arc<QueuePool>, index: usize) {
-    // The safety claims of the queues are spread evenly over the interval, so that an idle worker has no peaks.
-    let first = core.config.safety.mul_f64((index as f64 + 0.5) / core.pools.len() as f64);
-    let mut safety_at = core.env.instant() + first;
+    // The regular claims of the queues are spread evenly over the interval, so that an idle worker has no peaks.
+    let first = core.config.check_interval.mul_f64((index as f64 + 0.5) / core.pools.len() as f64);
+    let mut check_at = core.env.instant() + first;
     loop {
         let changed = pool.changed.notified();
         match pool.next_claim_size() {
@@ -36,8 +36,8 @@ pub(crate) async fn run(core: Arc<Core>, pool: Arc<QueuePool>, index: usize) {
                 () = changed => {}
                 () = core.env.sleep(MAX_BUFFER_AGE), if pool.has_buffered() => drop(pool.take_surplus()),
                 () = sleep_until(&core, pool.refill_at()) => pool.on_refill(),
-                () = core.env.sleep_until(safety_at) => {
-                    safety_at = core.env.instant() + core.config.safety;
+                () = core.env.sleep_until(check_at) => {
+                    check_at = core.env.instant() + core.config.check_interval;
                     pool.wake();
                 }
                 () = core.stopping() => return,

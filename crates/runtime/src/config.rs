@@ -19,13 +19,13 @@ pub struct Config {
     /// How long a stopping worker waits for running attempts.
     pub drain: Duration,
     /// After how many deaths of a worker that ran it alone a job fails as `poison`.
-    pub crashes: u16,
+    pub max_crashes: u16,
     /// How often the worker checks idle queues, timers and branches without having been notified of a change.
-    pub safety: Duration,
+    pub check_interval: Duration,
     /// How many outcomes may wait for their commit before slots stop starting new attempts.
     ///
     /// Five thousand by default: seconds of a slow database, and little memory during an outage.
-    pub backlog: usize,
+    pub max_uncommitted: usize,
     /// How long ended jobs are kept.
     pub retention: Retention,
 }
@@ -37,9 +37,9 @@ impl Default for Config {
             lease: Duration::from_secs(15),
             renew_every: Duration::from_secs(5),
             drain: Duration::from_secs(30),
-            crashes: crash::DEFAULT_MAX_CRASHES,
-            safety: Duration::from_secs(120),
-            backlog: 5_000,
+            max_crashes: crash::DEFAULT_MAX_CRASHES,
+            check_interval: Duration::from_secs(120),
+            max_uncommitted: 5_000,
             retention: Retention::default(),
         }
     }
@@ -51,22 +51,22 @@ impl Config {
         let year = Duration::from_secs(365 * 86_400);
         if self.renew_every < Duration::from_millis(10) || self.renew_every * 2 > self.lease {
             return Err(format!(
-                "a beat of {:?}, the interval between renewals, does not keep a lease of {:?}; renew at least twice per \
-                 lease, and at most 100 times a second",
+                "renewing every {:?} does not keep a lease of {:?}; renew at least twice per lease, and at most 100 times a \
+                 second",
                 self.renew_every, self.lease
             ));
         }
         if self.lease > year || self.drain > year {
             return Err("the lease or the drain time is longer than a year; choose a shorter one".into());
         }
-        if self.safety < Duration::from_millis(100) || self.safety > year {
+        if self.check_interval < Duration::from_millis(100) || self.check_interval > year {
             return Err(format!(
-                "a safety interval of {:?} is out of range; use 100 ms to a year",
-                self.safety
+                "a check interval of {:?} is out of range; use 100 ms to a year",
+                self.check_interval
             ));
         }
-        if self.backlog == 0 {
-            return Err("with a backlog of 0 outcomes no attempt can start; use 1 or more".into());
+        if self.max_uncommitted == 0 {
+            return Err("if no outcome may wait for its commit, no attempt can start; set max_uncommitted to 1 or more".into());
         }
         if self.name.len() > 256 || self.name.contains('\0') {
             return Err("the worker's name is longer than 256 bytes or contains NUL; choose another".into());

@@ -89,7 +89,7 @@ impl Core {
             .map(|(queue, pool)| Arc::new(QueuePool::new(queue, pool, Arc::clone(&kinds), env.clone())))
             .collect();
         Core {
-            committer: Committer::new(max_in_flight, config.backlog),
+            committer: Committer::new(max_in_flight, config.max_uncommitted),
             config,
             store,
             registry,

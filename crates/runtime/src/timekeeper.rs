@@ -62,10 +62,10 @@ pub(crate) async fn run(core: Arc<Core>) {
     let mut repaired_at = core.env.instant();
     loop {
         let changed = core.timekeeper.changed.notified();
-        let safety = core.env.instant() + core.config.safety;
+        let check_at = core.env.instant() + core.config.check_interval;
         let next = core.timekeeper.next();
         if next.is_none_or(|next| next > core.env.instant()) {
-            let until = next.map_or(safety, |next| next.min(safety));
+            let until = next.map_or(check_at, |next| next.min(check_at));
             tokio::select! {
                 () = core.env.sleep_until(until) => {}
                 () = changed => continue,
@@ -73,7 +73,7 @@ pub(crate) async fn run(core: Arc<Core>) {
             }
         }
         tick(&core, &mut backoff).await;
-        if core.env.since(repaired_at) >= core.config.safety {
+        if core.env.since(repaired_at) >= core.config.check_interval {
             repaired_at = core.env.instant();
             repair(&core).await;
         }

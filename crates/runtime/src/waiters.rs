@@ -74,7 +74,7 @@ impl Waiters {
     }
 
     /// Waits for a job to end.
-    pub async fn ended(&self, id: JobId) -> Result<JobEnd, Error> {
+    pub async fn wait_for_end(&self, id: JobId) -> Result<JobEnd, Error> {
         let (sender, receiver) = oneshot::channel();
         lock(&self.waiting).entry(id).or_default().push(sender);
         // Read after the caller was added, so that an end in between is either notified or read.

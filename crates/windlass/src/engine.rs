@@ -326,7 +326,7 @@ impl Engine {
 
     /// Waits until a job has ended, in whichever process it runs, and returns its output.
     pub async fn result<O: DeserializeOwned>(&self, id: JobId) -> Result<O, JobError> {
-        decode_output(id, self.shared.waiters.ended(id).await.map_err(JobError::Store)?, self.codecs())
+        decode_output(id, self.shared.waiters.wait_for_end(id).await.map_err(JobError::Store)?, self.codecs())
     }
 
     /// The context of a workflow: its values by name.

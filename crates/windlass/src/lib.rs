@@ -66,8 +66,8 @@ pub use windlass_model::{
 pub use windlass_operate as operate;
 pub use windlass_operate::{
     Broken, Bulk, BulkProgress, CallChange, ChangedCall, Check, Checked, Control, Fork, ForkProgress, GRACE,
-    Item, Items, Migrate, MigrateProgress, Preview, Redrive, RedriveProgress, Skipped, Why, describe, graph,
-    why,
+    Item, Items, Migrate, MigrateProgress, Preview, Redrive, RedriveProgress, SkipReason, Why, describe,
+    graph, why,
 };
 pub use windlass_runtime::{
     Attempt, Config, Counts, Handler, Policy, Pool, Retention, Running, Stage, Started, StepResult,

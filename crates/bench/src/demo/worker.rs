@@ -98,7 +98,7 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<ExitCode> {
         renew_every: BEAT,
         drain: Duration::from_secs(10),
         // The demo kills workers whatever they run; no job is to be blamed for it.
-        crashes: u16::MAX,
+        max_crashes: u16::MAX,
         ..Config::default()
     };
     let engine = Engine::on(&args.url, store)

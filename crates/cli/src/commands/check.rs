@@ -58,7 +58,7 @@ pub(crate) async fn run(args: Args, program: &Program) -> anyhow::Result<ExitCod
         out::print(&page(&checked))?;
     }
     Ok(match &checked {
-        Checked { cut_short: true, .. } => {
+        Checked { interrupted: true, .. } => {
             out::note("interrupted: some workflows were not replayed");
             ExitCode::from(stop::INTERRUPTED)
         }
@@ -72,7 +72,7 @@ pub(crate) async fn run(args: Args, program: &Program) -> anyhow::Result<ExitCod
 }
 
 fn to_json(checked: &Checked) -> Value {
-    let Checked { jobs, calls, broken, skipping, losing_undo, changed, unserved, cut_short } = checked;
+    let Checked { jobs, calls, broken, skipping, losing_undo, changed, unserved, interrupted } = checked;
     let broken_job = |broken: &Broken| {
         json!({
             "job": broken.job, "kind": broken.kind.kind, "version": broken.kind.version, "key": broken.key,
@@ -88,7 +88,7 @@ fn to_json(checked: &Checked) -> Value {
     json!({
         "jobs": jobs, "entries": calls, "broken": broken.iter().map(broken_job).collect::<Vec<Value>>(),
         "skipping": skipping, "losing_undo": losing_undo,
-        "changed": changed.iter().map(call).collect::<Vec<Value>>(), "unserved": unserved, "interrupted": cut_short,
+        "changed": changed.iter().map(call).collect::<Vec<Value>>(), "unserved": unserved, "interrupted": interrupted,
     })
 }
 
@@ -200,7 +200,7 @@ mod tests {
             losing_undo: 1_100,
             changed,
             unserved: 2,
-            cut_short: false,
+            interrupted: false,
         };
         let expected = "1,200 open workflows replayed, 9 entries in their journals: 1 would break, 1,100 would lose an \
             undo\n\n\

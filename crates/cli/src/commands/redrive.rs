@@ -4,7 +4,7 @@ use std::{process::ExitCode, sync::atomic::Ordering};
 
 use anyhow::bail;
 use serde_json::{Value, json};
-use windlass::{Error, RedriveProgress, Skipped};
+use windlass::{Error, RedriveProgress, SkipReason};
 
 use crate::{
     args::Actor,
@@ -47,7 +47,7 @@ pub(crate) async fn run(args: Args, program: &Program) -> anyhow::Result<ExitCod
     let stop = StopSignals::flag()?;
     let mut progress: Option<Progress> = None;
     let on_batch = |so_far: &RedriveProgress| {
-        let progress = progress.get_or_insert_with(|| Progress::new(Some(so_far.bad), "children"));
+        let progress = progress.get_or_insert_with(|| Progress::new(Some(so_far.unsuccessful), "children"));
         progress.update(so_far.seen(), &summary(so_far));
         !stop.load(Ordering::Relaxed)
     };
@@ -69,9 +69,11 @@ pub(crate) async fn run(args: Args, program: &Program) -> anyhow::Result<ExitCod
         }
     }
     Ok(match redriven {
-        RedriveProgress { cut_short: true, .. } => ExitCode::from(stop::INTERRUPTED),
+        RedriveProgress { interrupted: true, .. } => ExitCode::from(stop::INTERRUPTED),
         RedriveProgress { refused: 1.., .. } => ExitCode::FAILURE,
-        RedriveProgress { passed, .. } if passed.iter().any(|(_, why)| *why == Skipped::Cut) => {
+        RedriveProgress { skipped, .. }
+            if skipped.iter().any(|(_, why)| *why == SkipReason::CancelsChildren) =>
+        {
             ExitCode::FAILURE
         }
         _ => ExitCode::SUCCESS,
@@ -93,43 +95,44 @@ fn summary(redriven: &RedriveProgress) -> String {
 fn notes(redriven: &RedriveProgress, args: &Args, program: &Program) -> Vec<String> {
     let (program, job) = (&program.name, &args.job);
     let mut notes = Vec::new();
-    for (id, why) in &redriven.because {
+    for (id, why) in &redriven.refusals {
         notes.push(format!("error: {id} cannot be retried: {}", out::plain(why)));
     }
-    for (branch, why) in &redriven.passed {
+    for (branch, why) in &redriven.skipped {
         let branch = out::plain(branch);
         notes.push(match why {
-            Skipped::Merged => format!(
+            SkipReason::Merged => format!(
                 "branch {branch} is merged, so nothing waits for its unsuccessful children; to retry them anyway: \
                  `{program} redrive {job} --branch {branch}`"
             ),
-            Skipped::Cut => format!(
+            SkipReason::CancelsChildren => format!(
                 "the children of branch {branch} are being cancelled; wait until that has finished (`{program} branches {job}` \
                  shows it), then try again"
             ),
         });
     }
-    if redriven.cut_short {
+    if redriven.interrupted {
         notes.push("interrupted; run it again for the rest".to_owned());
-    } else if redriven.bad == 0 && redriven.passed.is_empty() {
+    } else if redriven.unsuccessful == 0 && redriven.skipped.is_empty() {
         notes.push("no child of these branches has failed or been cancelled".to_owned());
     }
     notes
 }
 
 fn to_json(redriven: &RedriveProgress) -> Value {
-    let RedriveProgress { bad, retried, already, refused, because, passed, cut_short } = redriven;
-    let refusals: Vec<Value> = because.iter().map(|(job, why)| json!({ "job": job, "why": why })).collect();
-    let skipped = passed.iter().map(|(branch, why)| {
+    let RedriveProgress { unsuccessful, retried, already, refused, refusals, skipped, interrupted } =
+        redriven;
+    let refusals: Vec<Value> = refusals.iter().map(|(job, why)| json!({ "job": job, "why": why })).collect();
+    let skipped = skipped.iter().map(|(branch, why)| {
         let why = match why {
-            Skipped::Merged => "merged",
-            Skipped::Cut => "cancelling",
+            SkipReason::Merged => "merged",
+            SkipReason::CancelsChildren => "cancelling",
         };
         json!({ "branch": branch, "why": why })
     });
     json!({
-        "unsuccessful": bad, "retried": retried, "already_retried": already, "refused": refused, "refusals": refusals,
-        "skipped": skipped.collect::<Vec<Value>>(), "interrupted": cut_short,
+        "unsuccessful": unsuccessful, "retried": retried, "already_retried": already, "refused": refused, "refusals": refusals,
+        "skipped": skipped.collect::<Vec<Value>>(), "interrupted": interrupted,
     })
 }
 

@@ -27,15 +27,15 @@ pub(crate) struct Args {
     /// How long its lease lasts: without a renewal for this long, other workers take its jobs [env: WINDLASS_LEASE] [default: 15s]
     #[arg(long, value_name = "DURATION", value_parser = durations::parse)]
     lease: Option<std::time::Duration>,
-    /// How often the lease is renewed [env: WINDLASS_BEAT] [default: a third of the lease]
+    /// How often the lease is renewed [env: WINDLASS_RENEW_EVERY] [default: a third of the lease]
     #[arg(long, value_name = "DURATION", value_parser = durations::parse)]
-    beat: Option<std::time::Duration>,
+    renew_every: Option<std::time::Duration>,
     /// How long a stopping worker waits for running attempts [env: WINDLASS_DRAIN] [default: 30s]
     #[arg(long, value_name = "DURATION", value_parser = durations::parse)]
     drain: Option<std::time::Duration>,
-    /// A job fails as poison after this many workers died while running it alone [env: WINDLASS_CRASHES] [default: 3]
+    /// A job fails as poison after this many workers died while running it alone [env: WINDLASS_MAX_CRASHES] [default: 3]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
-    crashes: Option<u16>,
+    max_crashes: Option<u16>,
     /// Serve /metrics for Prometheus and /healthz here, e.g. 127.0.0.1:9464; port 0 takes any free port
     /// [env: WINDLASS_METRICS]
     #[arg(long, value_name = "HOST:PORT")]
@@ -57,9 +57,10 @@ pub(crate) struct Args {
 }
 
 pub(crate) async fn run(args: Args, program: &Program) -> anyhow::Result<ExitCode> {
-    let mut flags = Settings { name: args.name, lease: args.lease, beat: args.beat, ..Settings::default() };
+    let mut flags =
+        Settings { name: args.name, lease: args.lease, renew_every: args.renew_every, ..Settings::default() };
     flags.drain = args.drain;
-    flags.crashes = args.crashes;
+    flags.max_crashes = args.max_crashes;
     flags.metrics = args.metrics;
     flags.retention =
         RetentionSettings { done: args.keep_done, failed: args.keep_failed, cancelled: args.keep_cancelled };

@@ -9,8 +9,19 @@ use windlass::model::Limits;
 use super::{PoolSettings, Settings, nearest};
 use crate::durations;
 
-const KEYS: [&str; 11] =
-    ["store", "log", "name", "lease", "beat", "drain", "crashes", "metrics", "queues", "retention", "limits"];
+const KEYS: [&str; 11] = [
+    "store",
+    "log",
+    "name",
+    "lease",
+    "renew_every",
+    "drain",
+    "max_crashes",
+    "metrics",
+    "queues",
+    "retention",
+    "limits",
+];
 const RETENTION_KEYS: [&str; 3] = ["done", "failed", "cancelled"];
 const POOL_KEYS: [&str; 5] = ["slots", "prefetch", "min_demand", "poll", "max_poll"];
 
@@ -30,9 +41,9 @@ pub(super) fn parse(text: &str) -> anyhow::Result<Settings> {
             "log" => settings.log = Some(string(key, value)?),
             "name" => settings.name = Some(string(key, value)?),
             "lease" => settings.lease = Some(duration(key, value)?),
-            "beat" => settings.beat = Some(duration(key, value)?),
+            "renew_every" => settings.renew_every = Some(duration(key, value)?),
             "drain" => settings.drain = Some(duration(key, value)?),
-            "crashes" => settings.crashes = Some(count(key, value)?.try_into().unwrap_or(u16::MAX)),
+            "max_crashes" => settings.max_crashes = Some(count(key, value)?.try_into().unwrap_or(u16::MAX)),
             "metrics" => settings.metrics = Some(string(key, value)?),
             "queues" => queues(&mut settings, value)?,
             "retention" => retention(&mut settings, value)?,

@@ -25,9 +25,9 @@ pub(crate) struct Settings {
     /// The worker's name, for people.
     pub(crate) name: Option<String>,
     pub(crate) lease: Option<Duration>,
-    pub(crate) beat: Option<Duration>,
+    pub(crate) renew_every: Option<Duration>,
     pub(crate) drain: Option<Duration>,
-    pub(crate) crashes: Option<u16>,
+    pub(crate) max_crashes: Option<u16>,
     /// The address that serves metrics.
     pub(crate) metrics: Option<String>,
     pub(crate) retention: RetentionSettings,
@@ -69,9 +69,9 @@ const VARIABLES: [&str; 13] = [
     "WINDLASS_LOG",
     "WINDLASS_NAME",
     "WINDLASS_LEASE",
-    "WINDLASS_BEAT",
+    "WINDLASS_RENEW_EVERY",
     "WINDLASS_DRAIN",
-    "WINDLASS_CRASHES",
+    "WINDLASS_MAX_CRASHES",
     "WINDLASS_METRICS",
     "WINDLASS_QUEUES",
     "WINDLASS_KEEP_DONE",
@@ -99,7 +99,7 @@ fn from_env(env: impl Fn(&str) -> Option<String>) -> anyhow::Result<Settings> {
         env(name).map(read).transpose()
     };
     let crashes = |text: String| {
-        text.parse().map_err(|_| anyhow!("WINDLASS_CRASHES: {text:?} is not a count from 1 to 65535"))
+        text.parse().map_err(|_| anyhow!("WINDLASS_MAX_CRASHES: {text:?} is not a count from 1 to 65535"))
     };
     let keep = |name: &str| -> anyhow::Result<Option<Keep>> {
         let read = |text: String| text.parse().map_err(|why| anyhow!("{name}: {why}"));
@@ -110,9 +110,9 @@ fn from_env(env: impl Fn(&str) -> Option<String>) -> anyhow::Result<Settings> {
         log: env("WINDLASS_LOG").or_else(|| env("RUST_LOG")),
         name: env("WINDLASS_NAME"),
         lease: duration("WINDLASS_LEASE")?,
-        beat: duration("WINDLASS_BEAT")?,
+        renew_every: duration("WINDLASS_RENEW_EVERY")?,
         drain: duration("WINDLASS_DRAIN")?,
-        crashes: env("WINDLASS_CRASHES").map(crashes).transpose()?,
+        max_crashes: env("WINDLASS_MAX_CRASHES").map(crashes).transpose()?,
         metrics: env("WINDLASS_METRICS"),
         retention: RetentionSettings {
             done: keep("WINDLASS_KEEP_DONE")?,
@@ -149,9 +149,9 @@ impl Settings {
             log: self.log.or(below.log),
             name: self.name.or(below.name),
             lease: self.lease.or(below.lease),
-            beat: self.beat.or(below.beat),
+            renew_every: self.renew_every.or(below.renew_every),
             drain: self.drain.or(below.drain),
-            crashes: self.crashes.or(below.crashes),
+            max_crashes: self.max_crashes.or(below.max_crashes),
             metrics: self.metrics.or(below.metrics),
             retention: self.retention.over(below.retention),
             serve: if self.serve.is_empty() { below.serve } else { self.serve },
@@ -182,17 +182,17 @@ impl Settings {
     pub(crate) fn apply(&self, mut engine: Engine) -> anyhow::Result<Engine> {
         let given = engine.settings().clone();
         let lease = self.lease.unwrap_or(given.lease);
-        let beat = match (self.beat, self.lease) {
-            (Some(beat), _) => beat,
+        let renew_every = match (self.renew_every, self.lease) {
+            (Some(renew_every), _) => renew_every,
             // Two renewals may fail before the lease ends.
             (None, Some(lease)) => lease / 3,
             (None, None) => given.renew_every,
         };
-        if beat.is_zero() || beat * 2 > lease {
+        if renew_every.is_zero() || renew_every * 2 > lease {
             bail!(
-                "a beat of {} does not fit a lease of {}: the lease is renewed once per beat, and one late renewal must not \
-                 end it; use a beat of at most {}",
-                durations::format(beat),
+                "renewing every {} does not fit a lease of {}: one late renewal must not end the lease; set `renew_every` to at \
+                 most {}",
+                durations::format(renew_every),
                 durations::format(lease),
                 durations::format(lease / 2)
             );
@@ -200,9 +200,9 @@ impl Settings {
         let config = Config {
             name: self.name.clone().unwrap_or(given.name),
             lease,
-            renew_every: beat,
+            renew_every,
             drain: self.drain.unwrap_or(given.drain),
-            crashes: self.crashes.unwrap_or(given.crashes),
+            max_crashes: self.max_crashes.unwrap_or(given.max_crashes),
             retention: self.retention.apply(given.retention),
             ..given
         };

@@ -135,9 +135,12 @@ async fn a_bad_job_fails_only_its_own_submit(url: &str) {
 async fn a_bad_job_among_jobs_claimed_at_submit_fails_alone_and_costs_no_slot(url: &str) {
     let slots = 6;
     let (engine, held) = open(url).await;
-    // The safety interval is longer than this test.
-    let config =
-        Config { safety: Duration::from_secs(3_600), drain: Duration::from_millis(100), ..Config::default() };
+    // The check interval is longer than this test.
+    let config = Config {
+        check_interval: Duration::from_secs(3_600),
+        drain: Duration::from_millis(100),
+        ..Config::default()
+    };
     let engine = engine.task::<Echo>().queue("default", Pool::slots(slots)).config(config);
     let engine = engine.start().await.expect("started");
     // Before the first claim of the pool, no job is claimed at submit.

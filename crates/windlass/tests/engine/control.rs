@@ -321,10 +321,10 @@ async fn bulk_operations_can_be_previewed_and_are_in_the_audit_log(url: &str) {
     let mut bulk = ops.bulk(filter.clone(), cancel);
     let seen = AtomicUsize::new(0);
     let counts = bulk.run(|_| seen.fetch_add(1, Ordering::Relaxed) > 0).await.expect("run");
-    assert!(counts.cut_short && counts.done == 100, "{counts:?}");
+    assert!(counts.interrupted && counts.done == 100, "{counts:?}");
     bulk = ops.bulk(filter, cancel).per_second(1_000);
     let counts = bulk.run(|_| true).await.expect("run");
-    assert_eq!((counts.done, counts.refused, counts.cut_short), (151, 0, false));
+    assert_eq!((counts.done, counts.refused, counts.interrupted), (151, 0, false));
     assert_eq!(state(&engine, later.id()).await, State::Cancelled);
     let entries = engine.inspect().audit(&AuditFilter { limit: 1_000, ..AuditFilter::default() }).await;
     let entries = entries.expect("audit");

@@ -108,8 +108,8 @@ async fn start(url: &str, faults: &Arc<Partial>, slots: usize, config: Config) -
 async fn a_worker_needs_no_gates_to_work(url: &str) {
     let faults = Arc::new(Partial::default());
     faults.no_gates.store(true, Ordering::SeqCst);
-    // The safety interval is longer than this test.
-    let config = Config { safety: Duration::from_secs(3_600), ..Config::default() };
+    // The check interval is longer than this test.
+    let config = Config { check_interval: Duration::from_secs(3_600), ..Config::default() };
     let engine = start(url, &faults, 4, config).await;
     // From another engine, so that the worker is not notified.
     let other = Engine::open(url).await.expect("opened");
@@ -128,7 +128,7 @@ async fn no_attempt_starts_while_too_many_outcomes_wait(url: &str) {
     let config = Config {
         lease: Duration::from_secs(60),
         renew_every: Duration::from_millis(50),
-        backlog,
+        max_uncommitted: backlog,
         ..Config::default()
     };
     faults.holds_commits.store(true, Ordering::SeqCst);

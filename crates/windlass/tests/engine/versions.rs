@@ -107,7 +107,7 @@ async fn a_stage_that_does_not_decode_fails_only_its_job_and_can_be_migrated(url
     let ops = engine.control("ada");
     let dry = ops.migrate(newer).dry_run().await.expect("a dry run");
     assert_eq!((dry.seen, dry.migrated, dry.refused, dry.busy), (4, 3, 1, 0));
-    assert_eq!(dry.because, [(unlucky.id(), "13 is unlucky".to_owned())]);
+    assert_eq!(dry.refusals, [(unlucky.id(), "13 is unlucky".to_owned())]);
     assert_eq!(
         engine.why(waiting.id()).await.expect("why").expect("the job exists").cause,
         "version_unserved"

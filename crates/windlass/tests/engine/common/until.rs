@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-/// The longest wait. Long enough for a loaded machine, and shorter than the safety interval of a worker (120 s): a test
-/// fails if only the safety interval notices a change.
+/// The longest wait. Long enough for a loaded machine, and shorter than the check interval of a worker (120 s): a test
+/// fails if only the check interval notices a change.
 const LIMIT: Duration = Duration::from_secs(90);
 
 /// Returns once `holds` does. Panics with `what` after 90 s.

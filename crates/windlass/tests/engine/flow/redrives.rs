@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, sync::Mutex};
 
 use windlass::{
-    Error, Item, RedriveProgress, Skipped, State,
+    Error, Item, RedriveProgress, SkipReason, State,
     prelude::*,
     store::ChildStates,
     testing::{Lab, LabJob},
@@ -113,7 +113,7 @@ async fn failed_children_are_redriven(on: On) {
         assert_eq!(lab.state(job).await, State::Waiting);
         // Nothing is fixed, so they fail again.
         let (redriven, progress) = redrive(&lab, job, None).await;
-        assert_eq!((redriven.bad, redriven.retried, redriven.refused), (30, 30, 0), "{redriven:?}");
+        assert_eq!((redriven.unsuccessful, redriven.retried, redriven.refused), (30, 30, 0), "{redriven:?}");
         assert!(progress.is_sorted() && progress.last() == Some(&30), "{progress:?}");
         lab.run().await;
         assert_eq!(lab.state(job).await, State::Waiting);
@@ -145,11 +145,11 @@ async fn a_merged_branch_is_redriven_only_by_name(on: On) {
     let job = pieces(&lab, 20, false, &broken, Merge::settled()).await;
     assert_eq!(lab.result(job).await.expect("done"), (19, 2));
     let (redriven, _) = redrive(&lab, job, None).await;
-    assert_eq!(redriven.passed, [("pieces".to_owned(), Skipped::Merged)]);
+    assert_eq!(redriven.skipped, [("pieces".to_owned(), SkipReason::Merged)]);
     assert_eq!(redriven.retried, 0);
     fix(&broken);
     let (redriven, _) = redrive(&lab, job, Some("pieces")).await;
-    assert_eq!((redriven.retried, redriven.passed.len()), (2, 0));
+    assert_eq!((redriven.retried, redriven.skipped.len()), (2, 0));
     lab.run().await;
     let engine = lab.engine().await;
     let branches = engine.inspect().branches(job.id()).await.expect("branches");

@@ -65,7 +65,8 @@ async fn a_cancel_right_after_a_retry_repeats_the_undos_that_failed(on: On) {
         let control = engine.control("test");
         control.pause_queue("default").await.expect("paused");
         control.retry(id).await.expect("retried");
-        let outcome = control.act(id, JobAction::Cancel { grace: Duration::ZERO }).await.expect("acted");
+        let outcome =
+            control.act_on_job(id, JobAction::Cancel { grace: Duration::ZERO }).await.expect("acted");
         assert_eq!(outcome, ControlOutcome::CancelRequested, "there is something to undo");
         control.resume_queue("default").await.expect("resumed");
         lab.run().await;

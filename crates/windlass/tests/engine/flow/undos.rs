@@ -179,7 +179,7 @@ async fn a_second_cancel_skips_the_undos(on: On) {
     engine.control("test").pause_queue("default").await.expect("paused");
     let cancel = async || {
         let act = JobAction::Cancel { grace: Duration::ZERO };
-        engine.control("test").act(job.id(), act).await.expect("acted")
+        engine.control("test").act_on_job(job.id(), act).await.expect("acted")
     };
     assert_eq!(cancel().await, ControlOutcome::CancelRequested, "its undos run first");
     assert_eq!(cancel().await, ControlOutcome::Done, "a second cancel does not wait for them");

@@ -21,7 +21,7 @@ async fn a_freed_slot_is_filled_at_once(url: &str) {
     let second = engine.submit(Do(Act::Return(2))).await.expect("submitted");
     first.result().await.expect("done");
     let waited = tokio::time::timeout(Duration::from_secs(10), second.result()).await;
-    assert_eq!(waited.expect("long before the safety interval").expect("done"), 2);
+    assert_eq!(waited.expect("long before the check interval").expect("done"), 2);
     engine.stop().await;
 }
 

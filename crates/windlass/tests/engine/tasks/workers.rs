@@ -244,10 +244,10 @@ async fn a_worker_keeps_its_lease_while_every_thread_is_blocked(url: &str) {
 
 async fn invalid_settings_are_refused(url: &str) {
     let bad = [
-        (Config { safety: Duration::ZERO, ..Config::default() }, "safety"),
-        (Config { safety: Duration::MAX, ..Config::default() }, "safety"),
+        (Config { check_interval: Duration::ZERO, ..Config::default() }, "check interval"),
+        (Config { check_interval: Duration::MAX, ..Config::default() }, "check interval"),
         (Config { drain: Duration::MAX, ..Config::default() }, "drain"),
-        (Config { renew_every: Duration::from_secs(60), ..Config::default() }, "beat"),
+        (Config { renew_every: Duration::from_secs(60), ..Config::default() }, "renewing every"),
         (Config { name: "x".repeat(999), ..Config::default() }, "name"),
     ];
     for (config, word) in bad {
