@@ -218,7 +218,7 @@ pub(super) async fn run(stores: &mut Stores, options: Options) -> anyhow::Result
         .rate(n, seconds)
         .figure("db_bytes_per_job", bytes as f64 / n as f64)
         .with("rows", seen.rows as u64)
-        .with("moved", seen.moved as u64)
+        .with("promoted", seen.promoted as u64)
         .account(seen.account)
         .must(seen.adds_up);
     let report = match chaos {
@@ -304,7 +304,7 @@ struct Seen {
     adds_up: bool,
     rows: usize,
     /// Items that became jobs of their own.
-    moved: usize,
+    promoted: usize,
     /// Executions beyond one for each item, where workers are killed.
     rerun: usize,
     /// When the last child ended.
@@ -319,7 +319,7 @@ async fn seen(engine: &Engine, job: JobId, options: Options, record: &Path) -> a
     let [branch] = branches.as_slice() else { anyhow::bail!("the parent has {} branches", branches.len()) };
     let mut done = vec![0_u8; n];
     let mut seen =
-        Seen { account: Account::default(), adds_up: true, rows: 0, moved: 0, rerun: 0, last: None };
+        Seen { account: Account::default(), adds_up: true, rows: 0, promoted: 0, rerun: 0, last: None };
     let mut filter = page(job, branch.number, if packed { 20 } else { 2_000 });
     loop {
         let page = engine.inspect().branch_children(&filter).await?;
@@ -330,7 +330,7 @@ async fn seen(engine: &Engine, job: JobId, options: Options, record: &Path) -> a
             seen.last = seen.last.max(child.summary.finished_at);
             let Some(JobEnd::Done(output)) = child.ended else { continue };
             if child.summary.stage.is_none() {
-                seen.moved += usize::from(packed);
+                seen.promoted += usize::from(packed);
                 note(&mut done, serde_json::from_slice(&output.bytes)?);
                 continue;
             }

@@ -74,7 +74,7 @@ use stores::Stores;
 ///
 /// fanout: one parent, n children, merged, in one process; p50_ms and p99_ms are how long other jobs took meanwhile, from submit to
 /// result. Adds woken_ms (commit of the last child → the parent continues) and rows (children, or blocks of them). With --packed the items
-/// are packed into blocks and the merge reads their results; moved counts those that were promoted to jobs of their own. With --chaos two
+/// are packed into blocks and the merge reads their results; promoted counts those that were promoted to jobs of their own. With --chaos two
 /// worker processes are killed and replaced all the time, and the private PostgreSQL server is killed twice. Each child then records its
 /// execution in a file outside the store, and the parent reduces the results of its children, which takes part of the time. lost: children
 /// without a record, and results that the reduction misses. duplicated: results in the reduction beyond one per executed child. rerun:

@@ -106,7 +106,7 @@ impl Pool {
 
 /// A duration, give or take a tenth: connections that were opened together are not closed together.
 fn jittered(life: Duration) -> Duration {
-    life.mul_f64(0.9 + 0.2 * fastrand::f64())
+    life.min(windlass_model::limits::MAX_DELAY).mul_f64(0.9 + 0.2 * fastrand::f64())
 }
 
 /// Connects to the database. Nothing is set for the session: see [`super::settings`].

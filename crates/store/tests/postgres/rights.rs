@@ -1,6 +1,6 @@
 //! Functions that run with the rights of the schema's owner never run code of their callers.
 
-use windlass_store::{Maintenance, postgres::Postgres};
+use windlass_store::{Database, Maintenance, WriteAccess, postgres::Postgres};
 
 use super::{cluster, named, sql};
 
@@ -59,4 +59,19 @@ async fn functions_of_the_owner_search_temporary_schemas_last() {
     assert_ne!(functions(""), "0");
     let path = "and not 'search_path=owned, pg_temp' = any (coalesce(proconfig, '{}'))";
     assert_eq!(functions(path), "0", "functions with another search path");
+}
+
+/// A role may write to a schema only if it may insert into, update and delete from every table.
+#[tokio::test]
+async fn a_role_that_may_only_insert_may_not_write() {
+    drop(application("partial").await);
+    let url = format!("postgres://partial_app@127.0.0.1:{}/windlass?schema=partial", cluster().port());
+    let write = async || match windlass_store::database(&url).await.expect("read") {
+        Database::Postgres(health) => health.write,
+        other => panic!("{other:?}"),
+    };
+    sql("grant insert, select on all tables in schema partial to partial_app");
+    assert_eq!(write().await, WriteAccess::Denied);
+    sql("grant update, delete on all tables in schema partial to partial_app");
+    assert_eq!(write().await, WriteAccess::Allowed);
 }

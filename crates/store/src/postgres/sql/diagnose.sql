@@ -8,7 +8,8 @@ select current_setting('server_version'), current_user::text,
        current_setting('fsync'), current_setting('full_page_writes'), current_setting('synchronous_commit'),
        pg_is_in_recovery(), current_setting('transaction_read_only') = 'on',
        case when to_regnamespace($1::text) is null then has_database_privilege(current_database(), 'create')
-            else coalesce((select bool_and(has_table_privilege(c.oid, 'insert, update, delete'))
+            else coalesce((select bool_and(has_table_privilege(c.oid, 'insert') and has_table_privilege(c.oid, 'update')
+                                           and has_table_privilege(c.oid, 'delete'))
                            from pg_class c where c.relnamespace = to_regnamespace($1) and c.relkind = 'r'), true) end,
        (select coalesce(extract(epoch from max(clock_timestamp() - xact_start)), 0)::int8
         from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid())
