@@ -19,7 +19,7 @@ fn next(worker: WorkerId, job: &ClaimedJob, step: StepWrites) -> windlass_model:
     with_step(change(worker, job, Outcome::Next), step)
 }
 
-pub async fn a_step_goes_on_under_the_same_claim(store: Handle) {
+pub async fn a_step_continues_under_the_same_claim(store: Handle) {
     let (me, first) = begun(&store, 1).await;
     assert_eq!((first.stage.as_deref(), &first.data, first.rev), (Some("Begin"), &None, Rev(0)));
     let before = gates(&store, &[QUEUE, crate::TIMER_GATE]).await;
@@ -50,7 +50,7 @@ pub async fn a_step_goes_on_under_the_same_claim(store: Handle) {
     assert!(history(&store, id(1)).await.is_empty());
 }
 
-pub async fn whoever_claims_a_machine_goes_on_where_it_stands(store: Handle) {
+pub async fn every_claim_of_a_machine_continues_after_its_last_step(store: Handle) {
     let (me, first) = begun(&store, 1).await;
     commit(&store, 2, next(me, &first, step("Begin", "Charge", "1"))).await;
     let again = claim(&store, at(2), &claim_request(me, 1, 1)).await.remove(0);
@@ -72,7 +72,7 @@ pub async fn whoever_claims_a_machine_goes_on_where_it_stands(store: Handle) {
     assert_eq!((third.stage.as_deref(), third.data), (Some("Charge"), Some(payload("1"))));
 }
 
-pub async fn transitions_are_recorded_with_where_they_led(store: Handle) {
+pub async fn transitions_are_recorded_with_next_stage_and_outcome(store: Handle) {
     let (me, first) = begun(&store, 1).await;
     let stay = |ran: &str| StepWrites { from_stage: Some(ran.into()), ..StepWrites::default() };
     commit(&store, 2, next(me, &first, step("Begin", "Charge", "1"))).await;
@@ -112,7 +112,7 @@ pub async fn transitions_are_recorded_with_where_they_led(store: Handle) {
     assert!(store.inspect().transitions(id(9), None, 9).await.expect("steps").is_empty());
 }
 
-pub async fn paths_count_the_transitions_of_the_newest(store: Handle) {
+pub async fn transition_counts_cover_the_newest_jobs(store: Handle) {
     let me = worker(&store, 1).await;
     let newer = NewJob { kind: kind(KIND, 2), ..machine(3, "Begin") };
     submit(&store, &[machine(1, "Begin"), machine(2, "Begin"), newer, job_in(4, "other", QUEUE)]).await;
@@ -139,7 +139,7 @@ pub async fn paths_count_the_transitions_of_the_newest(store: Handle) {
     assert!(paths("other", 9).await.is_empty() && paths("nobody", 9).await.is_empty());
 }
 
-pub async fn counters_start_anew_with_every_step(store: Handle) {
+pub async fn every_step_resets_attempts_and_retry_counts(store: Handle) {
     let (me, first) = begun(&store, 1).await;
     commit(&store, 1, change(me, &first, retry(secs(0), &[3, 4]))).await;
     let second = claim_one(&store, 1, me, 2).await;
@@ -165,7 +165,7 @@ pub async fn counters_start_anew_with_every_step(store: Handle) {
     assert_eq!(view(&store, id(1)).await.summary.attempts, 0);
 }
 
-pub async fn a_retry_keeps_what_the_step_has_made_of_its_stage(store: Handle) {
+pub async fn a_retry_keeps_the_data_that_the_step_saved(store: Handle) {
     let (me, first) = begun(&store, 1).await;
     let saved = StepWrites { from_stage: None, ..step("", "Begin", "so far") };
     commit(&store, 1, with_step(change(me, &first, retry(secs(0), &[])), saved)).await;
@@ -177,7 +177,7 @@ pub async fn a_retry_keeps_what_the_step_has_made_of_its_stage(store: Handle) {
     assert!(transitions(&store, 1).await.is_empty(), "nothing was recorded");
 }
 
-pub async fn a_retry_without_an_error_leaves_no_history(store: Handle) {
+pub async fn a_retry_without_a_failure_adds_no_history(store: Handle) {
     let (me, first) = begun(&store, 1).await;
     commit(&store, 1, change(me, &first, retry(secs(0), &[1]))).await;
     let second = claim_one(&store, 1, me, 2).await;
@@ -211,7 +211,7 @@ pub async fn a_paused_machine_halts_after_its_step(store: Handle) {
     assert_eq!((second.stage.as_deref(), second.due_at), (Some("Charge"), t(2)));
 }
 
-pub async fn a_machine_that_was_told_to_end_halts_after_its_step(store: Handle) {
+pub async fn a_machine_being_cancelled_halts_after_its_step(store: Handle) {
     let (me, first) = begun(&store, 1).await;
     assert_eq!(act_on_job(&store, 1, 1, cancel(60)).await, ControlOutcome::CancelRequested);
     assert_eq!(
@@ -221,7 +221,7 @@ pub async fn a_machine_that_was_told_to_end_halts_after_its_step(store: Handle) 
     assert!(claim(&store, at(3), &claim_request(me, 2, 9)).await.is_empty(), "it is not claimed again");
     assert_eq!(fire_timers(&store, 61, 9).await.cancelled, 1);
     assert_eq!(state(&store, id(1)).await, State::Cancelled);
-    assert!(store.cancel_requests(me).await.expect("orders").is_empty());
+    assert!(store.cancel_requests(me).await.expect("cancel requests").is_empty());
 }
 
 pub async fn a_resumed_machine_does_not_halt(store: Handle) {
@@ -235,7 +235,7 @@ pub async fn a_resumed_machine_does_not_halt(store: Handle) {
     assert_eq!(state(&store, id(1)).await, State::Running);
 }
 
-pub async fn a_yield_lets_others_pass(store: Handle) {
+pub async fn a_yield_lets_other_jobs_run_first(store: Handle) {
     let (me, first) = begun(&store, 1).await;
     submit(&store, &[job(2)]).await;
     let before = gates(&store, &[QUEUE]).await;
@@ -245,12 +245,12 @@ pub async fn a_yield_lets_others_pass(store: Handle) {
     let seen = view(&store, id(1)).await;
     assert_eq!((seen.summary.state, seen.epoch, seen.wait), (State::Ready, Epoch(1), None));
     assert_eq!(commit(&store, 5, yields).await, CommitOutcome::Committed, "said again");
-    let taken = claim(&store, at(6), &claim_request(me, 2, 9)).await;
-    assert_eq!(ids(&taken), [id(2), id(1)], "behind what was there");
-    assert_eq!(taken[1].due_at, t(5));
+    let claimed = claim(&store, at(6), &claim_request(me, 2, 9)).await;
+    assert_eq!(ids(&claimed), [id(2), id(1)], "behind what was there");
+    assert_eq!(claimed[1].due_at, t(5));
 }
 
-pub async fn a_lost_answer_of_a_step_is_told_again(store: Handle) {
+pub async fn a_repeated_step_returns_the_same_outcome(store: Handle) {
     let (me, first) = begun(&store, 1).await;
     let go = next(me, &first, step("Begin", "Charge", "1"));
     for _ in 0..3 {
@@ -279,7 +279,7 @@ pub async fn a_lost_answer_of_a_step_is_told_again(store: Handle) {
     assert_eq!(state(&store, id(1)).await, State::Running);
 }
 
-pub async fn large_data_is_kept_replaced_and_forgotten(store: Handle) {
+pub async fn large_data_is_stored_and_replaced(store: Handle) {
     let (me, first) = begun(&store, 1).await;
     let sized = |len: usize| Payload { codec: 5, bytes: vec![len as u8; len] };
     let to = |len| StepWrites { stage: Some(("Big".into(), sized(len))), ..StepWrites::default() };
@@ -300,36 +300,35 @@ pub async fn large_data_is_kept_replaced_and_forgotten(store: Handle) {
     assert_eq!(claim_one(&store, 5, me, 4).await.data, Some(sized(7)));
 }
 
-pub async fn what_a_step_may_not_write_is_refused_alone(store: Handle) {
+pub async fn an_invalid_step_is_refused_alone(store: Handle) {
     let me = worker(&store, 1).await;
     submit(&store, &jobs(1, 6)).await;
-    let taken = claim(&store, at(0), &claim_request(me, 1, 9)).await;
+    let claimed = claim(&store, at(0), &claim_request(me, 1, 9)).await;
     let large = Payload::json(vec![b'1'; store.limits().payload + 1]);
     let mut charged = job(50);
     charged.settings.rate = Some(Box::new(windlass_model::RateCharge { limit: "nobody".into(), weight: 1 }));
     let changes = [
-        next(me, &taken[0], StepWrites { stage: Some(("Begin".into(), large)), ..StepWrites::default() }),
-        next(me, &taken[1], step("Begin", "", "1")),
-        change(me, &taken[2], wait_for_signals(&[], 1, None)),
-        change(me, &taken[3], wait_for_signal("go", Some(secs(0)))),
-        with_step(change(me, &taken[4], wait_for_children(&taken[4])), spawn_children(&[job(51), charged])),
-        next(me, &taken[5], step("Begin", "Charge", "1")),
+        next(me, &claimed[0], StepWrites { stage: Some(("Begin".into(), large)), ..StepWrites::default() }),
+        next(me, &claimed[1], step("Begin", "", "1")),
+        change(me, &claimed[2], wait_for_signals(&[], 1, None)),
+        change(me, &claimed[3], wait_for_signal("go", Some(secs(0)))),
+        with_step(
+            change(me, &claimed[4], wait_for_children(&claimed[4])),
+            spawn_children(&[job(51), charged]),
+        ),
+        next(me, &claimed[5], step("Begin", "Charge", "1")),
     ];
-    let verdicts = store.commit(at(1), &changes).await.expect("commit");
+    let results = store.commit(at(1), &changes).await.expect("commit");
     for (n, text) in ["allowed", "empty", "names no signal", "is zero", "does not exist"].iter().enumerate() {
-        assert!(
-            matches!(&verdicts[n], CommitOutcome::Refused(why) if why.contains(text)),
-            "{:?}",
-            verdicts[n]
-        );
-        let seen = view(&store, taken[n].id).await;
+        assert!(matches!(&results[n], CommitOutcome::Refused(why) if why.contains(text)), "{:?}", results[n]);
+        let seen = view(&store, claimed[n].id).await;
         assert_eq!((seen.rev, seen.summary.state), (Rev(0), State::Running));
     }
-    assert_eq!(verdicts[5], CommitOutcome::Committed);
+    assert_eq!(results[5], CommitOutcome::Committed);
     assert_eq!(list(&store, all_jobs()).await.len(), 6, "no child is there");
 }
 
-pub async fn a_suspect_that_has_got_further_is_an_ordinary_job(store: Handle) {
+pub async fn a_suspect_that_completes_a_step_is_an_ordinary_job(store: Handle) {
     let (me, first) = begun(&store, 1).await;
     reap(&store, 1, me).await;
     let two = worker(&store, 2).await;

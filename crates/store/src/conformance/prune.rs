@@ -31,15 +31,15 @@ async fn thirty(store: &Handle) {
     for second in 0..10 {
         let batch = jobs(second * 3, 3);
         submit(store, &batch).await;
-        let taken = claim(store, at(0), &claim_request(worker, i64::from(second) + 1, 9)).await;
+        let claimed = claim(store, at(0), &claim_request(worker, i64::from(second) + 1, 9)).await;
         let outcomes = [done("x"), failed(Reason::Stopped), cancelled()];
-        for (job, outcome) in taken.iter().zip(outcomes) {
+        for (job, outcome) in claimed.iter().zip(outcomes) {
             commit(store, u64::from(second) + 1, change(worker, job, outcome)).await;
         }
     }
 }
 
-pub async fn jobs_go_by_state_and_age(store: Handle) {
+pub async fn jobs_are_pruned_by_state_and_age(store: Handle) {
     thirty(&store).await;
     submit(&store, &jobs(100, 5)).await;
     assert_eq!(
@@ -58,7 +58,7 @@ pub async fn jobs_go_by_state_and_age(store: Handle) {
     assert_eq!(count(&store, State::Ready).await, 5, "what has not ended is never touched");
 }
 
-pub async fn calls_are_bounded_and_go_on_where_the_last_stopped(store: Handle) {
+pub async fn a_prune_is_bounded_and_continues_where_the_last_one_stopped(store: Handle) {
     thirty(&store).await;
     submit(&store, &jobs(100, 20)).await;
     for (state, limit) in [(State::Done, 1), (State::Failed, 3), (State::Cancelled, 7)] {
@@ -69,7 +69,7 @@ pub async fn calls_are_bounded_and_go_on_where_the_last_stopped(store: Handle) {
     assert_eq!(store.prune(at(900), &one).await.expect("prune").jobs, 0);
 }
 
-pub async fn only_the_kind_that_is_named_goes(store: Handle) {
+pub async fn only_jobs_of_the_named_kind_are_pruned(store: Handle) {
     let worker = worker(&store, 1).await;
     submit(&store, &[job_in(1, "a", QUEUE), job_in(2, "b", QUEUE)]).await;
     let both =
@@ -96,24 +96,24 @@ pub async fn nothing_is_left_of_a_pruned_job(store: Handle) {
     assert_eq!(store.job_ends(&[id(1)]).await.expect("ended"), [Some(JobEnd::Gone)]);
     assert!(history(&store, id(1)).await.is_empty());
     assert!(list(&store, Filter { tag: Some("red".into()), ..all_jobs() }).await.is_empty());
-    assert!(store.inspect().state_counts(9).await.expect("census").is_empty());
+    assert!(store.inspect().state_counts(9).await.expect("state counts").is_empty());
     let answer = store.submit(at(10), &[NewJob { id: id(2), ..new() }], None).await.expect("submit");
     assert_eq!(answer, [SubmitOutcome::New { claimed: None }], "its key is free");
     assert_eq!(list(&store, Filter { tag: Some("blue".into()), ..all_jobs() }).await, [id(2)]);
 }
 
-pub async fn a_child_of_a_live_parent_stays(store: Handle) {
+pub async fn a_child_of_a_live_parent_is_kept(store: Handle) {
     let worker = worker(&store, 1).await;
     let child = |n: u32, parent: JobId| NewJob { parent: Some(parent), ..job(n) };
     submit(&store, &[job(1), child(2, id(1)), child(3, id(99)), job(4)]).await;
-    let taken = claim(&store, at(0), &claim_request(worker, 1, 9)).await;
-    for job in &taken[1..] {
+    let claimed = claim(&store, at(0), &claim_request(worker, 1, 9)).await;
+    for job in &claimed[1..] {
         commit(&store, 1, change(worker, job, done("x"))).await;
     }
     let first = prune(&store, watch_ended(State::Done, 9), 9).await;
     assert_eq!((first.jobs, first.kept), (2, 1), "a parent that is not there needs nothing");
     assert_eq!(list(&store, all_jobs()).await, [2, 1].map(id));
-    commit(&store, 2, change(worker, &taken[0], done("x"))).await;
+    commit(&store, 2, change(worker, &claimed[0], done("x"))).await;
     assert_eq!(
         prune(&store, watch_ended(State::Done, 9), 9).await.jobs,
         2,
@@ -122,7 +122,7 @@ pub async fn a_child_of_a_live_parent_stays(store: Handle) {
 }
 
 /// A failed or cancelled parent may be retried, and reads the results of its children then.
-pub async fn a_child_of_a_parent_that_may_be_retried_stays(store: Handle) {
+pub async fn a_child_of_a_parent_that_may_be_retried_is_kept(store: Handle) {
     let me = worker(&store, 1).await;
     for (n, outcome, state) in
         [(1, failed(Reason::Stopped), State::Failed), (20, cancelled(), State::Cancelled)]
@@ -137,9 +137,9 @@ pub async fn a_child_of_a_parent_that_may_be_retried_stays(store: Handle) {
         commit(&store, 1, with_step(change(me, &parent, windlass_model::Outcome::Next), step)).await;
         let plain = NewJob { parent: Some(id(n)), ..job(n + 10) };
         submit(&store, &[plain]).await;
-        let taken = branch_kit::claim_all(&store, 1, me, number + 1).await;
-        assert_eq!(taken.len(), 4);
-        for job in &taken {
+        let claimed = branch_kit::claim_all(&store, 1, me, number + 1).await;
+        assert_eq!(claimed.len(), 4);
+        for job in &claimed {
             let ends = if job.id == id(n + 2) { failed(Reason::Stopped) } else { done("x") };
             commit(&store, 2, change(me, job, ends)).await;
         }
@@ -158,7 +158,7 @@ pub async fn a_child_of_a_parent_that_may_be_retried_stays(store: Handle) {
             limit: 9,
         };
         assert_eq!(
-            store.inspect().branch_children(&of).await.expect("leaves").len(),
+            store.inspect().branch_children(&of).await.expect("children").len(),
             3,
             "all are there to be read"
         );
@@ -169,7 +169,7 @@ pub async fn a_child_of_a_parent_that_may_be_retried_stays(store: Handle) {
     }
 }
 
-pub async fn children_go_after_their_parent(store: Handle) {
+pub async fn children_are_pruned_after_their_parent(store: Handle) {
     let (me, parent) = branch_kit::parent_with_children(&store, branch_kit::children(2, 3)).await;
     for job in branch_kit::claim_all(&store, 1, me, 2).await {
         commit(&store, 2, change(me, &job, done("x"))).await;

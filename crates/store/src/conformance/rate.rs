@@ -32,7 +32,7 @@ async fn taken(store: &Handle, now: u64, worker: WorkerId, number: i64) -> Vec<C
     haul(store, t(now), worker, number).await.jobs
 }
 
-pub async fn never_more_than_the_bucket_pays_for(store: Handle) {
+pub async fn no_more_jobs_start_than_the_bucket_pays_for(store: Handle) {
     let worker = worker(&store, 1).await;
     administer(&store, 0, AdminAction::Limit(limit(5))).await;
     submit(&store, &light(0, 60)).await;
@@ -51,7 +51,7 @@ pub async fn never_more_than_the_bucket_pays_for(store: Handle) {
     assert_eq!(starts.len(), 5 + 59 / 2, "and what it gains is not lost");
 }
 
-pub async fn jobs_go_by_rank_and_heavy_ones_are_not_overtaken(store: Handle) {
+pub async fn jobs_are_claimed_by_rank_and_heavy_ones_are_not_overtaken(store: Handle) {
     let worker = worker(&store, 1).await;
     administer(&store, 0, AdminAction::Limit(limit(4))).await;
     submit(&store, &[charged(1, 3), charged(2, 4), charged(3, 1), charged(4, 1)]).await;
@@ -63,7 +63,7 @@ pub async fn jobs_go_by_rank_and_heavy_ones_are_not_overtaken(store: Handle) {
     assert_eq!(ids(&taken(&store, 15, worker, 4).await), [3, 4].map(id));
 }
 
-pub async fn a_long_pause_fills_the_bucket_no_further_than_the_burst(store: Handle) {
+pub async fn an_idle_bucket_fills_up_to_its_burst(store: Handle) {
     let worker = worker(&store, 1).await;
     administer(&store, 0, AdminAction::Limit(limit(5).burst(3))).await;
     submit(&store, &light(0, 20)).await;
@@ -94,7 +94,7 @@ pub async fn refill_at_is_exact(store: Handle) {
     assert_eq!(limited.refill_at, None, "who asks for nothing waits for nothing");
 }
 
-pub async fn others_pass_by_a_dry_bucket_in_their_order(store: Handle) {
+pub async fn jobs_without_a_limit_are_claimed_while_a_bucket_is_empty(store: Handle) {
     let worker = worker(&store, 1).await;
     administer(&store, 0, AdminAction::Limit(limit(2))).await;
     submit(&store, &[charged(1, 1), job(2), charged(3, 1), charged(4, 1), job(5), job(6)]).await;
@@ -111,27 +111,27 @@ pub async fn others_pass_by_a_dry_bucket_in_their_order(store: Handle) {
 pub async fn a_bucket_is_shared_by_queues_and_kinds(store: Handle) {
     let worker = worker(&store, 1).await;
     administer(&store, 0, AdminAction::Limit(limit(3))).await;
-    let aside = NewJob { queue: "aside".into(), ..charged(2, 1) };
+    let aside = NewJob { queue: "side".into(), ..charged(2, 1) };
     let other = NewJob { kind: kind("other", 2), ..charged(3, 2) };
     submit(&store, &[charged(1, 1), aside, other, charged(4, 1)]).await;
     let both =
         ClaimRequest { kinds: [kind(KIND, 1), kind("other", 2)].into(), ..claim_request(worker, 1, 9) };
     assert_eq!(ids(&claim(&store, at(0), &both).await), [1, 3].map(id), "by rank over both kinds");
-    let aside = ClaimRequest { queue: "aside".into(), ..claim_request(worker, 2, 9) };
-    let dry = store.claim(at(0), &aside).await.expect("claim");
+    let other_queue = ClaimRequest { queue: "side".into(), ..claim_request(worker, 2, 9) };
+    let dry = store.claim(at(0), &other_queue).await.expect("claim");
     assert!(dry.jobs.is_empty() && dry.refill_at.is_some());
     let only_other = ClaimRequest { kinds: [kind("other", 2)].into(), ..claim_request(worker, 3, 9) };
     assert_eq!(store.claim(at(0), &only_other).await.expect("claim").refill_at, None, "none of it waits");
 }
 
-pub async fn a_changed_limit_holds_at_once(store: Handle) {
+pub async fn a_changed_limit_applies_at_once(store: Handle) {
     let worker = worker(&store, 1).await;
     administer(&store, 0, AdminAction::Limit(limit(2))).await;
     submit(&store, &light(0, 20)).await;
     assert_eq!(taken(&store, 0, worker, 1).await.len(), 2);
-    let before = gates(&store, &[QUEUE, "aside"]).await;
+    let before = gates(&store, &[QUEUE, "side"]).await;
     administer(&store, 0, AdminAction::Limit(RateLimit::per("api", 4, secs(1)).burst(8))).await;
-    let after = gates(&store, &[QUEUE, "aside"]).await;
+    let after = gates(&store, &[QUEUE, "side"]).await;
     assert!(after[0] != before[0] && after[1] == before[1], "whoever waits may ask again");
     assert!(taken(&store, 0, worker, 2).await.is_empty(), "as many tokens as before");
     assert_eq!(taken(&store, 1, worker, 3).await.len(), 4);
@@ -139,18 +139,18 @@ pub async fn a_changed_limit_holds_at_once(store: Handle) {
     assert_eq!(taken(&store, 3, worker, 4).await.len(), 1, "no more than the new burst");
 }
 
-pub async fn a_lifted_limit_lets_all_pass_until_it_is_made_anew(store: Handle) {
+pub async fn a_lifted_limit_charges_nothing_until_it_is_set_again(store: Handle) {
     let worker = worker(&store, 1).await;
     let lift = AdminAction::Lift("api".into());
-    let did = store.control().administer(at(0), &lift, &actor()).await.expect("rule");
-    assert_eq!(did, ControlOutcome::Unknown);
+    let outcome = store.control().administer(at(0), &lift, &actor()).await.expect("administer");
+    assert_eq!(outcome, ControlOutcome::Unknown);
     administer(&store, 0, AdminAction::Limit(limit(1))).await;
     submit(&store, &light(0, 5)).await;
     assert_eq!(taken(&store, 0, worker, 1).await.len(), 1);
     let before = gates(&store, &[QUEUE]).await;
     administer(&store, 1, lift.clone()).await;
     assert_ne!(gates(&store, &[QUEUE]).await, before);
-    let again = store.control().administer(at(1), &lift, &actor()).await.expect("rule");
+    let again = store.control().administer(at(1), &lift, &actor()).await.expect("administer");
     assert!(matches!(again, ControlOutcome::Already(_)), "{again:?}");
     let hold = holds(&store, 4).await.rate.expect("it is charged");
     assert_eq!((hold.limit, hold.name.as_str(), hold.weight), (None, "api", 1));
@@ -176,7 +176,7 @@ pub async fn an_unknown_limit_and_a_weight_above_the_burst_are_refused(store: Ha
     submit(&store, &[charged(1, 5)]).await;
 }
 
-pub async fn a_burst_below_the_weight_of_what_waits_lets_it_pass_when_full(store: Handle) {
+pub async fn a_job_heavier_than_a_lowered_burst_starts_when_the_bucket_is_full(store: Handle) {
     let worker = worker(&store, 1).await;
     administer(&store, 0, AdminAction::Limit(limit(5))).await;
     submit(&store, &[charged(1, 5), charged(2, 5)]).await;
@@ -186,7 +186,7 @@ pub async fn a_burst_below_the_weight_of_what_waits_lets_it_pass_when_full(store
     assert_eq!(ids(&taken(&store, 4, worker, 3).await), [id(2)]);
 }
 
-pub async fn a_repeated_claim_is_charged_once_and_every_start_again(store: Handle) {
+pub async fn a_repeated_claim_is_charged_once_and_every_new_start_again(store: Handle) {
     let worker = worker(&store, 1).await;
     administer(&store, 0, AdminAction::Limit(limit(2))).await;
     submit(&store, &light(1, 2)).await;
@@ -211,7 +211,7 @@ pub async fn suspects_are_charged_too(store: Handle) {
     assert_eq!(ids(&claim(&store, at(10), &solo_claim_request(two, 3)).await), [id(1)]);
 }
 
-pub async fn handles_learn_of_each_others_limits(store: Handle) {
+pub async fn limits_set_by_one_handle_apply_to_others(store: Handle) {
     let worker = worker(&store, 1).await;
     let other = store.sibling().await.expect("sibling");
     assert!(taken(&store, 0, worker, 1).await.is_empty(), "the kind's plain lane is known");
@@ -226,7 +226,7 @@ pub async fn handles_learn_of_each_others_limits(store: Handle) {
     assert_eq!(ids(&taken(&store, 0, worker, 3).await), [id(5)]);
 }
 
-pub async fn a_throttled_job_says_what_it_waits_for(store: Handle) {
+pub async fn holds_report_the_limit_of_a_throttled_job(store: Handle) {
     administer(&store, 0, AdminAction::Limit(limit(3))).await;
     submit(&store, &[charged(1, 2), job(2)]).await;
     let hold = holds(&store, 1).await.rate.expect("it is charged");

@@ -13,7 +13,7 @@ async fn walk(store: &Handle, now: u64, sweep: &ReapRequest) -> ReapReport {
     store.reap(at(now), sweep).await.expect("reap")
 }
 
-pub async fn a_worker_named_dead_loses_its_jobs(store: Handle) {
+pub async fn the_jobs_of_a_worker_reported_dead_are_returned(store: Handle) {
     let (one, two) = (worker(&store, 1).await, worker(&store, 2).await);
     submit(&store, &jobs(1, 3)).await;
     claim(&store, at(0), &claim_request(one, 1, 2)).await;
@@ -33,7 +33,7 @@ pub async fn a_worker_named_dead_loses_its_jobs(store: Handle) {
     assert_eq!(alive, [(false, 0), (true, 1)]);
 }
 
-pub async fn a_lapsed_worker_is_reaped_only_when_asked(store: Handle) {
+pub async fn a_worker_whose_lease_lapsed_is_reaped_only_on_request(store: Handle) {
     let (one, two) = (worker(&store, 1).await, worker(&store, 2).await);
     submit(&store, &jobs(1, 2)).await;
     claim_one(&store, 0, one, 1).await;
@@ -52,15 +52,15 @@ pub async fn a_lapsed_worker_is_reaped_only_when_asked(store: Handle) {
     assert_eq!((state(&store, id(1)).await, state(&store, id(2)).await), (State::Ready, State::Running));
 }
 
-pub async fn committed_and_released_jobs_are_left_alone(store: Handle) {
+pub async fn jobs_that_left_their_claim_are_not_returned(store: Handle) {
     let (one, two) = (worker(&store, 1).await, worker(&store, 2).await);
     let mut batch = jobs(1, 6);
     batch[4].deadline_at = Some(t(2));
     submit(&store, &batch).await;
-    let taken = claim(&store, at(0), &claim_request(one, 1, 6)).await;
-    commit(&store, 1, change(one, &taken[0], done("x"))).await;
-    commit(&store, 1, change(one, &taken[1], retry(secs(90), &[]))).await;
-    let handed: Vec<_> = taken[2..4].iter().map(|job| job_claim(one, job)).collect();
+    let claimed = claim(&store, at(0), &claim_request(one, 1, 6)).await;
+    commit(&store, 1, change(one, &claimed[0], done("x"))).await;
+    commit(&store, 1, change(one, &claimed[1], retry(secs(90), &[]))).await;
+    let handed: Vec<_> = claimed[2..4].iter().map(|job| job_claim(one, job)).collect();
     store.release(at(1), &handed).await.expect("release");
     let third = claim_one(&store, 1, two, 1).await;
     assert_eq!(third.id, id(3));
@@ -83,7 +83,7 @@ pub async fn committed_and_released_jobs_are_left_alone(store: Handle) {
     assert_eq!(commit(&store, 4, change(two, &third, done("y"))).await, CommitOutcome::Committed);
 }
 
-pub async fn batches_are_bounded_and_there_is_more(store: Handle) {
+pub async fn a_reap_is_bounded_and_reports_that_more_is_left(store: Handle) {
     let (one, two) = (worker(&store, 1).await, worker(&store, 2).await);
     submit(&store, &jobs(1, 20)).await;
     for number in 1..=5 {
@@ -123,7 +123,7 @@ pub async fn a_lost_attempt_is_in_the_history(store: Handle) {
     assert_eq!(view(&store, id(1)).await.failure, Some(tried[0].failure.clone()));
 }
 
-pub async fn only_deaths_alone_count_and_the_cap_poisons(store: Handle) {
+pub async fn only_deaths_during_solo_runs_count_and_the_limit_poisons(store: Handle) {
     submit(&store, &[job(1)]).await;
     let first = worker(&store, 1).await;
     claim_one(&store, 0, first, 1).await;
@@ -146,12 +146,12 @@ pub async fn only_deaths_alone_count_and_the_cap_poisons(store: Handle) {
     assert_eq!(tried.len(), 4);
     assert!(tried.iter().all(|attempt| attempt.failure.class == class::LOST));
     let last = worker(&store, 9).await;
-    let haul = store.claim(at(3), &claim_request(last, 1, 9)).await.expect("claim");
-    assert!(haul.jobs.is_empty() && !haul.suspects);
+    let batch = store.claim(at(3), &claim_request(last, 1, 9)).await.expect("claim");
+    assert!(batch.jobs.is_empty() && !batch.suspects);
     assert!(claim(&store, at(3), &solo_claim_request(last, 2)).await.is_empty());
 }
 
-pub async fn a_cap_of_zero_poisons_at_the_first_death_alone(store: Handle) {
+pub async fn a_limit_of_zero_poisons_at_the_first_death_during_a_solo_run(store: Handle) {
     let (one, job) = running_job(&store, 1).await;
     let mut harsh = ReapRequest { crashes: 0, ..sweep(&[one], false, 9) };
     assert_eq!(walk(&store, 1, &harsh).await.returned, 1, "in company nobody is blamed");
@@ -162,7 +162,7 @@ pub async fn a_cap_of_zero_poisons_at_the_first_death_alone(store: Handle) {
     assert_eq!(commit(&store, 3, change(one, &job, done("x"))).await, CommitOutcome::Fenced);
 }
 
-pub async fn poison_takes_the_deadline_with_it(store: Handle) {
+pub async fn poisoning_a_job_removes_its_deadline_timer(store: Handle) {
     let new = NewJob { deadline_at: Some(t(50)), ..job(1) };
     submit(&store, &[new]).await;
     let one = worker(&store, 1).await;
@@ -177,7 +177,7 @@ pub async fn poison_takes_the_deadline_with_it(store: Handle) {
     assert_eq!(view(&store, id(1)).await.summary.reason, Some(Reason::Poison));
 }
 
-pub async fn a_claim_after_death_is_refused(store: Handle) {
+pub async fn claims_of_a_dead_worker_are_refused(store: Handle) {
     let one = worker(&store, 1).await;
     submit(&store, &jobs(1, 2)).await;
     claim_one(&store, 0, one, 1).await;
@@ -188,12 +188,12 @@ pub async fn a_claim_after_death_is_refused(store: Handle) {
             "number {number}"
         );
     }
-    let answers = store.submit(at(1), &[job(3)], claim_on_submit(one, 3)).await.expect("submit");
-    assert_eq!(answers, [windlass_model::SubmitOutcome::New { claimed: None }]);
+    let outcomes = store.submit(at(1), &[job(3)], claim_on_submit(one, 3)).await.expect("submit");
+    assert_eq!(outcomes, [windlass_model::SubmitOutcome::New { claimed: None }]);
     assert_eq!(count(&store, State::Ready).await, 3);
 }
 
-pub async fn a_settled_claim_is_not_walked(store: Handle) {
+pub async fn a_settled_claim_is_not_reaped(store: Handle) {
     let (one, job) = running_job(&store, 1).await;
     commit(&store, 1, change(one, &job, done("x"))).await;
     let settling = RenewRequest { settled: vec![ClaimNo(1)], ..renew_request(one) };
@@ -202,7 +202,7 @@ pub async fn a_settled_claim_is_not_walked(store: Handle) {
     assert_eq!((reaped.workers, reaped.returned), (vec![one], 0));
 }
 
-pub async fn reaping_nobody_does_nothing(store: Handle) {
+pub async fn reaping_no_worker_does_nothing(store: Handle) {
     assert_eq!(walk(&store, 0, &sweep(&[], true, 9)).await, ReapReport::default());
     let one = worker(&store, 1).await;
     assert_eq!(walk(&store, 1, &sweep(&[], true, 9)).await, ReapReport::default());
@@ -214,7 +214,7 @@ pub async fn reaping_nobody_does_nothing(store: Handle) {
     );
 }
 
-pub async fn a_returned_job_keeps_its_place_in_line(store: Handle) {
+pub async fn a_reaped_job_keeps_its_rank(store: Handle) {
     let (one, two) = (worker(&store, 1).await, worker(&store, 2).await);
     let batch = [job(1), NewJob { priority: -5, ..job(2) }, NewJob { priority: 5, ..job(3) }];
     submit(&store, &batch).await;

@@ -16,9 +16,9 @@ fn of(job: JobId, (epoch, rev): (Epoch, Rev), version: i32, stage: &str) -> Stag
 }
 
 async fn restate(store: &Handle, now: u64, restate: StageUpdate) -> ControlOutcome {
-    let did = store.control().update_stages(at(now), &[restate], &actor()).await.expect("restate");
-    assert_eq!(did.len(), 1);
-    did.into_iter().next().expect("one")
+    let outcome = store.control().update_stages(at(now), &[restate], &actor()).await.expect("restate");
+    assert_eq!(outcome.len(), 1);
+    outcome.into_iter().next().expect("one")
 }
 
 /// A claim of one version of the kit's kind.
@@ -26,7 +26,7 @@ fn version(ask: ClaimRequest, version: i32) -> ClaimRequest {
     ClaimRequest { kinds: [kind(KIND, version)].into(), ..ask }
 }
 
-pub async fn a_ready_machine_waits_for_its_new_version(store: Handle) {
+pub async fn a_ready_machine_is_claimed_in_its_new_version(store: Handle) {
     let me = worker(&store, 1).await;
     submit(&store, &[machine(1, "Begin"), machine(2, "Begin")]).await;
     let before = gates(&store, &[QUEUE]).await;
@@ -36,9 +36,9 @@ pub async fn a_ready_machine_waits_for_its_new_version(store: Handle) {
     assert_eq!((seen.summary.version, seen.summary.stage.as_deref()), (7, Some("Other")));
     assert_eq!((seen.epoch, seen.rev, seen.summary.state), (Epoch(1), Rev(0), State::Ready));
     assert_eq!(ids(&claim(&store, at(2), &claim_request(me, 1, 9)).await), [id(2)]);
-    let taken = claim(&store, at(2), &version(claim_request(me, 2, 9), 7)).await;
-    assert_eq!(ids(&taken), [id(1)]);
-    let job = &taken[0];
+    let claimed = claim(&store, at(2), &version(claim_request(me, 2, 9), 7)).await;
+    assert_eq!(ids(&claimed), [id(1)]);
+    let job = &claimed[0];
     assert_eq!(
         (job.kind.version, job.stage.as_deref(), &job.data),
         (7, Some("Other"), &Some(payload("given")))
@@ -46,7 +46,7 @@ pub async fn a_ready_machine_waits_for_its_new_version(store: Handle) {
     assert_eq!(commit(&store, 3, change(me, job, done("x"))).await, CommitOutcome::Committed);
 }
 
-pub async fn other_handles_find_a_machine_in_its_new_version(store: Handle) {
+pub async fn other_handles_claim_a_machine_in_its_new_version(store: Handle) {
     let other = store.sibling().await.expect("sibling");
     let me = worker(&store, 1).await;
     submit(&store, &[machine(1, "Begin")]).await;
@@ -55,7 +55,7 @@ pub async fn other_handles_find_a_machine_in_its_new_version(store: Handle) {
     assert_eq!(claim(&other, at(1), &version(claim_request(me, 2, 9), 3)).await.len(), 1);
 }
 
-pub async fn a_parked_machine_waits_on_in_its_new_version(store: Handle) {
+pub async fn a_parked_machine_stays_parked_and_wakes_in_its_new_version(store: Handle) {
     let (me, job) = running_job(&store, 1).await;
     commit(&store, 1, change(me, &job, wait_for_signal("go", Some(secs(50))))).await;
     assert_eq!(restate(&store, 2, as_it_is(&store, 1, 2, "Other").await).await, ControlOutcome::Done);
@@ -63,11 +63,11 @@ pub async fn a_parked_machine_waits_on_in_its_new_version(store: Handle) {
     assert_eq!((seen.summary.state, seen.until), (State::Waiting, Some(t(51))));
     send(&store, 3, &[signal(id(1), "go", "1", "x")]).await;
     assert!(claim(&store, at(3), &claim_request(me, 2, 9)).await.is_empty());
-    let taken = claim(&store, at(3), &version(claim_request(me, 3, 9), 2)).await;
-    assert_eq!((taken.len(), texts(&selected_signals(&taken[0]))), (1, vec!["x".to_owned()]));
+    let claimed = claim(&store, at(3), &version(claim_request(me, 3, 9), 2)).await;
+    assert_eq!((claimed.len(), texts(&selected_signals(&claimed[0]))), (1, vec!["x".to_owned()]));
 }
 
-pub async fn whatever_place_a_machine_is_in_it_keeps_it(store: Handle) {
+pub async fn a_machine_that_is_in_line_paused_or_scheduled_stays_so(store: Handle) {
     let me = worker(&store, 1).await;
     let later = windlass_model::NewJob { when: windlass_model::When::At(t(20)), ..machine(4, "Begin") };
     submit(&store, &[serial_job(1, "k"), serial_job(2, "k"), machine(3, "Begin"), later]).await;
@@ -87,20 +87,23 @@ pub async fn whatever_place_a_machine_is_in_it_keeps_it(store: Handle) {
     assert_eq!(ids(&claim(&store, at(20), &two(5)).await), [id(4)]);
 }
 
-pub async fn a_failed_machine_is_given_another_state_and_retried(store: Handle) {
+pub async fn a_failed_machine_can_be_updated_and_retried(store: Handle) {
     let (me, job) = running_job(&store, 1).await;
     commit(&store, 1, change(me, &job, failed(Reason::Undecodable))).await;
     assert_eq!(restate(&store, 2, as_it_is(&store, 1, 2, "Other").await).await, ControlOutcome::Done);
     assert_eq!(state(&store, id(1)).await, State::Failed, "it is still what it was");
     assert_eq!(act_on_job(&store, 3, 1, JobAction::Retry).await, ControlOutcome::Done);
-    let taken = claim(&store, at(3), &version(claim_request(me, 2, 9), 2)).await;
-    assert_eq!(taken[0].stage.as_deref(), Some("Other"));
+    let claimed = claim(&store, at(3), &version(claim_request(me, 2, 9), 2)).await;
+    assert_eq!(claimed[0].stage.as_deref(), Some("Other"));
 }
 
-pub async fn what_runs_is_done_or_has_moved_is_refused(store: Handle) {
+pub async fn a_running_done_or_changed_machine_is_not_updated(store: Handle) {
     let (me, job) = running_job(&store, 1).await;
-    let refused = |did: ControlOutcome, text: &str| {
-        assert!(matches!(&did, ControlOutcome::Refused(why) if why.contains(text)), "{did:?} lacks {text:?}");
+    let refused = |outcome: ControlOutcome, text: &str| {
+        assert!(
+            matches!(&outcome, ControlOutcome::Refused(why) if why.contains(text)),
+            "{outcome:?} lacks {text:?}"
+        );
     };
     refused(restate(&store, 1, as_it_is(&store, 1, 2, "Other").await).await, "it runs");
     let seen = as_it_is(&store, 1, 2, "Other").await;
@@ -115,7 +118,7 @@ pub async fn what_runs_is_done_or_has_moved_is_refused(store: Handle) {
     assert!(audit.is_empty(), "nothing was done");
 }
 
-pub async fn a_new_state_is_in_the_audit_log(store: Handle) {
+pub async fn a_stage_update_is_in_the_audit_log(store: Handle) {
     submit(&store, &[machine(1, "Begin")]).await;
     restate(&store, 7, as_it_is(&store, 1, 2, "Other").await).await;
     let audit = store.inspect().audit(&AuditFilter::default()).await.expect("audit");
@@ -126,7 +129,7 @@ pub async fn a_new_state_is_in_the_audit_log(store: Handle) {
     );
 }
 
-pub async fn a_state_that_cannot_be_is_refused_before_anything_is_done(store: Handle) {
+pub async fn an_invalid_stage_update_refuses_the_call(store: Handle) {
     submit(&store, &[machine(1, "Begin"), machine(2, "Begin")]).await;
     let sound = as_it_is(&store, 1, 2, "Other").await;
     let large = Payload::json(vec![b'1'; store.limits().payload + 1]);

@@ -21,7 +21,7 @@ async fn lost_claim(worker: i64, number: i64) -> (WorkerId, ClaimedJob) {
     (holder, claim_one(&before, 0, holder, number).await)
 }
 
-pub async fn a_claim_that_the_store_has_lost_writes_nothing(store: Handle) {
+pub async fn a_lost_claim_commits_nothing(store: Handle) {
     let (one, two) = (worker(&store, 1).await, worker(&store, 2).await);
     submit(&store, &[job(1)]).await;
     let (_, lost) = lost_claim(1, 1).await;
@@ -39,15 +39,15 @@ pub async fn a_claim_that_the_store_has_lost_writes_nothing(store: Handle) {
         retry(secs(1), &[1]),
         wait_for_signal("go", None),
     ] {
-        let verdict = commit(&store, 1, change(one, &lost, outcome.clone())).await;
-        assert_eq!(verdict, CommitOutcome::Fenced, "{outcome:?}");
+        let result = commit(&store, 1, change(one, &lost, outcome.clone())).await;
+        assert_eq!(result, CommitOutcome::Fenced, "{outcome:?}");
     }
     assert_eq!(state(&store, id(1)).await, State::Running);
     assert_eq!(commit(&store, 2, change(two, &found, done("found"))).await, CommitOutcome::Committed);
     assert_eq!(commit(&store, 3, change(one, &lost, done("found"))).await, CommitOutcome::Fenced);
 }
 
-pub async fn nothing_is_written_beside_a_change_of_a_lost_claim(store: Handle) {
+pub async fn no_part_of_a_change_of_a_lost_claim_is_written(store: Handle) {
     let (one, two) = (worker(&store, 1).await, worker(&store, 2).await);
     submit(&store, &[job(1)]).await;
     let (_, lost) = lost_claim(1, 1).await;
@@ -73,8 +73,8 @@ pub async fn nothing_is_written_beside_a_change_of_a_lost_claim(store: Handle) {
         journal_writes(vec![entry(1, "lost", "x")]),
     ];
     for step in steps {
-        let verdict = commit(&store, 2, with_step(change(one, &lost, Outcome::Next), step.clone())).await;
-        assert_eq!(verdict, CommitOutcome::Fenced, "{step:?}");
+        let result = commit(&store, 2, with_step(change(one, &lost, Outcome::Next), step.clone())).await;
+        assert_eq!(result, CommitOutcome::Fenced, "{step:?}");
     }
     assert_eq!(journal(&store, 1).await, [entry(0, "kept", "x")]);
     assert_eq!(context(&store, 1).await, [("name".to_owned(), payload("kept"))]);
@@ -83,7 +83,7 @@ pub async fn nothing_is_written_beside_a_change_of_a_lost_claim(store: Handle) {
     assert_eq!(last, CommitOutcome::Committed);
 }
 
-pub async fn what_another_claim_wrote_is_no_repeat(store: Handle) {
+pub async fn a_change_that_another_claim_wrote_is_not_a_repeat(store: Handle) {
     let (one, two) = (worker(&store, 1).await, worker(&store, 2).await);
     submit(&store, &[job(1)]).await;
     let (_, lost) = lost_claim(1, 1).await;
@@ -101,7 +101,7 @@ pub async fn what_another_claim_wrote_is_no_repeat(store: Handle) {
     );
 }
 
-pub async fn a_worker_that_claims_again_what_was_lost_is_told_apart(store: Handle) {
+pub async fn a_lost_claim_is_distinguished_from_a_later_one_of_the_same_worker(store: Handle) {
     let me = worker(&store, 1).await;
     submit(&store, &[job(1)]).await;
     let (_, lost) = lost_claim(1, 1).await;
@@ -112,7 +112,7 @@ pub async fn a_worker_that_claims_again_what_was_lost_is_told_apart(store: Handl
     assert_eq!(commit(&store, 1, change(me, &found, Outcome::Next)).await, CommitOutcome::Committed);
 }
 
-pub async fn a_job_of_a_lost_claim_is_returned_with_the_worker_that_has_it(store: Handle) {
+pub async fn a_job_of_a_lost_claim_is_reaped_with_the_worker_that_holds_it(store: Handle) {
     let (one, two) = (worker(&store, 1).await, worker(&store, 2).await);
     submit(&store, &[job(1)]).await;
     let (_, lost) = lost_claim(1, 1).await;
@@ -123,7 +123,7 @@ pub async fn a_job_of_a_lost_claim_is_returned_with_the_worker_that_has_it(store
     assert_eq!(state(&store, id(1)).await, State::Ready);
 }
 
-pub async fn a_repeat_is_recognised_after_its_claim_was_settled(store: Handle) {
+pub async fn a_repeated_commit_is_recognised_after_its_claim_was_settled(store: Handle) {
     let me = worker(&store, 1).await;
     submit(&store, &jobs(1, 3)).await;
     let outcomes = [done("x"), retry(secs(9), &[1]), wait_for_signal("go", None)];
@@ -139,7 +139,7 @@ pub async fn a_repeat_is_recognised_after_its_claim_was_settled(store: Handle) {
     store.retire_worker(at(3), me).await.expect("retire");
 }
 
-pub async fn a_lost_claim_hands_nothing_back(store: Handle) {
+pub async fn a_lost_claim_releases_nothing(store: Handle) {
     let (one, two) = (worker(&store, 1).await, worker(&store, 2).await);
     submit(&store, &[job(1)]).await;
     let (_, lost) = lost_claim(1, 1).await;
@@ -153,7 +153,7 @@ pub async fn a_lost_claim_hands_nothing_back(store: Handle) {
     assert_eq!(state(&store, id(1)).await, State::Done);
 }
 
-pub async fn a_lost_claim_moves_no_job_that_waits(store: Handle) {
+pub async fn a_lost_claim_releases_no_waiting_job(store: Handle) {
     let (one, two) = (worker(&store, 1).await, worker(&store, 2).await);
     submit(&store, &[machine(1, "Begin")]).await;
     let job = claim_one(&store, 0, two, 1).await;
@@ -165,12 +165,12 @@ pub async fn a_lost_claim_moves_no_job_that_waits(store: Handle) {
     assert_eq!((state(&store, id(1)).await, view(&store, id(1)).await.epoch), (State::Waiting, epoch));
 }
 
-pub async fn jobs_whose_outcome_was_lost_stay_in_their_claim(store: Handle) {
+pub async fn a_claim_with_running_jobs_is_not_settled(store: Handle) {
     let me = worker(&store, 1).await;
     submit(&store, &jobs(1, 4)).await;
     for number in [1, 2] {
-        let taken = claim(&store, at(0), &claim_request(me, number, 2)).await;
-        commit(&store, 1, change(me, &taken[1], done("x"))).await;
+        let claimed = claim(&store, at(0), &claim_request(me, number, 2)).await;
+        commit(&store, 1, change(me, &claimed[1], done("x"))).await;
     }
     // The worker was told that all of them had ended, by a server that is gone, and its sessions with it.
     let store = store.sibling().await.expect("sibling");
@@ -188,7 +188,7 @@ pub async fn jobs_whose_outcome_was_lost_stay_in_their_claim(store: Handle) {
         };
         assert_eq!(claims, [ClaimNo(1), ClaimNo(2)], "something is left in them");
     }
-    assert_eq!(store.release_claims(at(3), me, &[ClaimNo(1)]).await.expect("disown"), 1);
+    assert_eq!(store.release_claims(at(3), me, &[ClaimNo(1)]).await.expect("release"), 1);
     assert_eq!(reap(&store, 3, me).await.returned, 1);
     for n in [1, 3] {
         assert_eq!(state(&store, id(n)).await, State::Ready, "job {n}");

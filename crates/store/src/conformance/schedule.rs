@@ -21,7 +21,7 @@ fn every_ten(name: &str) -> Schedule {
 }
 
 async fn administer(store: &Handle, now: u64, rule: AdminAction) -> ControlOutcome {
-    store.control().administer(at(now), &rule, &Actor::new("someone")).await.expect("rule")
+    store.control().administer(at(now), &rule, &Actor::new("someone")).await.expect("administer")
 }
 
 async fn set(store: &Handle, now: u64, schedule: Schedule) -> ControlOutcome {
@@ -29,7 +29,7 @@ async fn set(store: &Handle, now: u64, schedule: Schedule) -> ControlOutcome {
 }
 
 async fn fired(store: &Handle, now: u64) -> usize {
-    store.fire_timers(at(now), 1_000).await.expect("due").fired
+    store.fire_timers(at(now), 1_000).await.expect("timers").fired
 }
 
 /// The ticks that fired, oldest first, in seconds after the beginning, with their jobs.
@@ -43,11 +43,11 @@ async fn ticks(store: &Handle, name: &str) -> Vec<u64> {
     firings(store, name).await.into_iter().map(|(tick, _)| tick).collect()
 }
 
-pub async fn a_tick_fires_once_and_the_next_is_told(store: Handle) {
+pub async fn a_tick_fires_once_and_the_next_is_reported(store: Handle) {
     assert_eq!(set(&store, 1, every_ten("a")).await, ControlOutcome::Done);
-    let due = store.fire_timers(at(9), 10).await.expect("due");
+    let due = store.fire_timers(at(9), 10).await.expect("timers");
     assert_eq!((due.fired, due.next_at), (0, Some(t(10))));
-    let due = store.fire_timers(at(10), 10).await.expect("due");
+    let due = store.fire_timers(at(10), 10).await.expect("timers");
     assert_eq!((due.fired, due.next_at), (1, Some(t(20))));
     assert_eq!(fired(&store, 10).await, 0, "not again");
     assert_eq!(fired(&store, 21).await, 1);
@@ -60,7 +60,7 @@ pub async fn a_tick_fires_once_and_the_next_is_told(store: Handle) {
     assert_eq!((view.next_at, view.last_job), (Some(t(30)), Some(firings(&store, "a").await[1].1)));
 }
 
-pub async fn missed_ticks_are_caught_up_as_the_policy_says(store: Handle) {
+pub async fn missed_ticks_are_caught_up_according_to_the_policy(store: Handle) {
     let with_catch_up = |name: &str, catch_up| Schedule { catch_up, ..every_ten(name) };
     let window = |seconds| CatchUp::All { window: Duration::from_secs(seconds) };
     set(&store, 0, with_catch_up("all", window(3_600))).await;
@@ -82,7 +82,7 @@ pub async fn missed_ticks_are_caught_up_as_the_policy_says(store: Handle) {
     assert_eq!(store.inspect().misses("one", 10).await.expect("misses").len(), 2);
 }
 
-pub async fn skip_leaves_out_ticks_while_the_last_job_lives(store: Handle) {
+pub async fn overlap_skip_omits_ticks_while_the_last_job_is_live(store: Handle) {
     let holder = worker(&store, 1).await;
     set(&store, 0, Schedule { overlap: Overlap::Skip, ..every_ten("a") }).await;
     assert_eq!(fired(&store, 10).await, 1);
@@ -103,7 +103,7 @@ pub async fn skip_leaves_out_ticks_while_the_last_job_lives(store: Handle) {
     assert_eq!(ticks(&store, "a").await, [10, 40]);
 }
 
-pub async fn queue_runs_them_one_after_the_other(store: Handle) {
+pub async fn overlap_queue_runs_jobs_one_after_the_other(store: Handle) {
     let holder = worker(&store, 1).await;
     set(&store, 0, Schedule { overlap: Overlap::Queue, ..every_ten("a") }).await;
     for now in [10, 20, 30] {
@@ -119,7 +119,7 @@ pub async fn queue_runs_them_one_after_the_other(store: Handle) {
     assert_eq!(order, [t(10), t(20), t(30)]);
 }
 
-pub async fn cancel_previous_ends_the_one_before(store: Handle) {
+pub async fn overlap_cancel_previous_cancels_the_previous_job(store: Handle) {
     let holder = worker(&store, 1).await;
     set(&store, 0, Schedule { overlap: Overlap::CancelPrevious, ..every_ten("a") }).await;
     fired(&store, 10).await;
@@ -129,20 +129,20 @@ pub async fn cancel_previous_ends_the_one_before(store: Handle) {
     assert_eq!(claim_one(&store, 21, holder, 1).await.id, jobs[1].1);
     fired(&store, 30).await;
     assert_eq!(state(&store, jobs[1].1).await, State::Running, "it is told, and given time");
-    assert_eq!(store.cancel_requests(holder).await.expect("orders").len(), 1);
-    let due = store.fire_timers(at(41), 10).await.expect("due");
+    assert_eq!(store.cancel_requests(holder).await.expect("cancel requests").len(), 1);
+    let due = store.fire_timers(at(41), 10).await.expect("timers");
     assert_eq!(due.cancelled, 1);
     assert_eq!(state(&store, jobs[1].1).await, State::Cancelled);
 }
 
-pub async fn a_paused_schedule_rests_and_catches_nothing_up(store: Handle) {
+pub async fn a_paused_schedule_fires_nothing_and_catches_nothing_up(store: Handle) {
     set(&store, 0, Schedule { catch_up: CatchUp::All { window: secs(3_600) }, ..every_ten("a") }).await;
     assert_eq!(administer(&store, 5, AdminAction::PauseSchedule("a".into())).await, ControlOutcome::Done);
     assert!(matches!(
         administer(&store, 6, AdminAction::PauseSchedule("a".into())).await,
         ControlOutcome::Already(_)
     ));
-    let due = store.fire_timers(at(50), 10).await.expect("due");
+    let due = store.fire_timers(at(50), 10).await.expect("timers");
     assert_eq!((due.fired, due.next_at), (0, None));
     let view = store.inspect().schedules().await.expect("schedules").remove(0);
     assert_eq!((view.next_at, view.paused.expect("paused").author.as_str()), (None, "someone"));
@@ -156,7 +156,7 @@ pub async fn a_paused_schedule_rests_and_catches_nothing_up(store: Handle) {
     assert_eq!(ticks(&store, "a").await, [60]);
 }
 
-pub async fn a_trigger_fires_now_and_moves_nothing(store: Handle) {
+pub async fn a_trigger_fires_now_and_keeps_the_next_tick(store: Handle) {
     set(&store, 0, Schedule { overlap: Overlap::Skip, ..every_ten("a") }).await;
     let ControlOutcome::Created(id) = administer(&store, 3, AdminAction::Trigger("a".into())).await else {
         panic!("it is made")
@@ -178,7 +178,7 @@ pub async fn a_trigger_fires_now_and_moves_nothing(store: Handle) {
     assert!(audit.iter().any(|entry| entry.action == "trigger schedule" && entry.subject == "a"));
 }
 
-pub async fn a_changed_schedule_keeps_its_pace_unless_the_calendar_changed(store: Handle) {
+pub async fn a_changed_schedule_keeps_its_next_tick_unless_the_calendar_changed(store: Handle) {
     set(&store, 0, every_ten("a")).await;
     assert!(matches!(set(&store, 1, every_ten("a")).await, ControlOutcome::Already(_)));
     let next = async || store.inspect().schedules().await.expect("schedules")[0].next_at;
@@ -192,7 +192,7 @@ pub async fn a_changed_schedule_keeps_its_pace_unless_the_calendar_changed(store
     assert_eq!(fired(&store, 100).await, 0);
 }
 
-pub async fn bad_schedules_are_refused_with_a_reason(store: Handle) {
+pub async fn invalid_schedules_are_refused_with_a_reason(store: Handle) {
     let refuse = async |schedule: Schedule, text: &str| {
         let rule = AdminAction::Schedule(Box::new(schedule));
         let error =
@@ -209,7 +209,7 @@ pub async fn bad_schedules_are_refused_with_a_reason(store: Handle) {
     assert_eq!(set(&store, 0, limited).await, ControlOutcome::Done);
 }
 
-pub async fn eight_processes_fire_each_tick_once(store: Handle) {
+pub async fn eight_handles_fire_each_tick_once(store: Handle) {
     for n in 0..20 {
         let schedule =
             Schedule { catch_up: CatchUp::All { window: secs(3_600) }, ..every_ten(&format!("s{n}")) };
@@ -220,9 +220,9 @@ pub async fn eight_processes_fire_each_tick_once(store: Handle) {
         let mut looks = Vec::new();
         for _ in 0..8 {
             let store = store.sibling().await.expect("a handle");
-            looks.push(tokio::spawn(
-                async move { store.fire_timers(at(now), 1_000).await.expect("due").fired },
-            ));
+            looks.push(tokio::spawn(async move {
+                store.fire_timers(at(now), 1_000).await.expect("timers").fired
+            }));
         }
         let mut sum = 0;
         for look in looks {

@@ -27,12 +27,12 @@ async fn take(store: &Handle, now: u64, worker: WorkerId, number: i64) -> Vec<Cl
 
 /// Claims, expects the job numbered `n` and nothing else, and hands it over.
 async fn only(store: &Handle, now: u64, worker: WorkerId, number: i64, n: u32) -> ClaimedJob {
-    let mut taken = take(store, now, worker, number).await;
-    assert_eq!(ids(&taken), [id(n)], "of claim {number}");
-    taken.remove(0)
+    let mut claimed = take(store, now, worker, number).await;
+    assert_eq!(ids(&claimed), [id(n)], "of claim {number}");
+    claimed.remove(0)
 }
 
-pub async fn a_key_runs_one_at_a_time_first_come_first_served(store: Handle) {
+pub async fn jobs_of_a_key_run_one_at_a_time_in_the_order_they_became_due(store: Handle) {
     let worker = worker(&store, 1).await;
     submit(&store, &line(5, 2)).await;
     submit(&store, &line(1, 2)).await;
@@ -48,7 +48,7 @@ pub async fn a_key_runs_one_at_a_time_first_come_first_served(store: Handle) {
     );
 }
 
-pub async fn priority_never_reorders_a_line(store: Handle) {
+pub async fn priority_does_not_reorder_a_line(store: Handle) {
     let worker = worker(&store, 1).await;
     let mut batch = line(1, 4);
     for (job, priority) in batch.iter_mut().zip([0, 50, 0, -100]) {
@@ -62,7 +62,7 @@ pub async fn priority_never_reorders_a_line(store: Handle) {
     }
 }
 
-pub async fn a_place_is_taken_when_a_job_is_due(store: Handle) {
+pub async fn the_position_in_line_is_the_time_when_a_job_is_due(store: Handle) {
     let worker = worker(&store, 1).await;
     submit(&store, &line(9, 1)).await;
     submit(&store, &[NewJob { when: When::At(t(10)), ..serial_job(1, KEY) }]).await;
@@ -79,32 +79,33 @@ pub async fn a_place_is_taken_when_a_job_is_due(store: Handle) {
     }
 }
 
-pub async fn so_many_slots_run_at_once(store: Handle) {
+pub async fn a_key_runs_as_many_jobs_as_it_has_slots(store: Handle) {
     let worker = worker(&store, 1).await;
     let batch: Vec<_> = line(1, 5).into_iter().map(|job| with_slots(job, Some(3), false)).collect();
     submit(&store, &batch).await;
-    let taken = take(&store, 1, worker, 1).await;
-    assert_eq!(ids(&taken), [1, 2, 3].map(id));
-    commit(&store, 2, change(worker, &taken[1], done("x"))).await;
+    let claimed = take(&store, 1, worker, 1).await;
+    assert_eq!(ids(&claimed), [1, 2, 3].map(id));
+    commit(&store, 2, change(worker, &claimed[1], done("x"))).await;
     only(&store, 2, worker, 2, 4).await;
     let keys = store.inspect().serial_keys(Some(KEY), 9).await.expect("keys");
     assert_eq!((keys[0].slots, keys[0].held, keys[0].waiting), (3, 3, 1));
 }
 
-pub async fn keys_do_not_hold_up_each_other_and_hold_across_queues(store: Handle) {
+pub async fn keys_are_independent_and_span_queues_and_kinds(store: Handle) {
     let worker = worker(&store, 1).await;
-    let elsewhere = NewJob { queue: "aside".into(), ..serial_job(2, KEY) };
+    let elsewhere = NewJob { queue: "side".into(), ..serial_job(2, KEY) };
     let other_kind = NewJob { kind: kind("other", 3), ..serial_job(3, KEY) };
     submit(&store, &[serial_job(1, KEY), elsewhere, other_kind, serial_job(4, "account 8"), job(5)]).await;
-    let taken = take(&store, 1, worker, 1).await;
-    assert_eq!(ids(&taken), [1, 4, 5].map(id));
-    let aside = ClaimRequest { queue: "aside".into(), ..claim_request(worker, 2, 9) };
-    assert!(claim(&store, at(1), &aside).await.is_empty(), "the key is one for the whole store");
-    let before = gates(&store, &[QUEUE, "aside"]).await;
-    commit(&store, 2, change(worker, &taken[0], done("x"))).await;
-    let after = gates(&store, &[QUEUE, "aside"]).await;
+    let claimed = take(&store, 1, worker, 1).await;
+    assert_eq!(ids(&claimed), [1, 4, 5].map(id));
+    let other_queue = ClaimRequest { queue: "side".into(), ..claim_request(worker, 2, 9) };
+    assert!(claim(&store, at(1), &other_queue).await.is_empty(), "the key is one for the whole store");
+    let before = gates(&store, &[QUEUE, "side"]).await;
+    commit(&store, 2, change(worker, &claimed[0], done("x"))).await;
+    let after = gates(&store, &[QUEUE, "side"]).await;
     assert!(after[0] == before[0] && after[1] != before[1], "the gate of whoever got the slot moved");
-    let next = claim(&store, at(2), &ClaimRequest { number: windlass_model::ClaimNo(3), ..aside }).await;
+    let next =
+        claim(&store, at(2), &ClaimRequest { number: windlass_model::ClaimNo(3), ..other_queue }).await;
     commit(&store, 3, change(worker, &next[0], done("x"))).await;
     let others = ClaimRequest { kinds: [kind("other", 3)].into(), ..claim_request(worker, 4, 9) };
     assert_eq!(ids(&claim(&store, at(3), &others).await), [id(3)]);
@@ -130,7 +131,7 @@ async fn hands_over<F: Future<Output = ()>>(
     commit(store, 6, change(two, &next, done("x"))).await;
 }
 
-pub async fn a_slot_is_handed_over_in_the_commit_that_frees_it(store: Handle) {
+pub async fn the_commit_that_frees_a_slot_gives_it_to_the_next_job(store: Handle) {
     let outcomes: [(&str, Outcome); 4] = [
         ("done", done("x")),
         ("failed", failed(Reason::Stopped)),
@@ -146,7 +147,7 @@ pub async fn a_slot_is_handed_over_in_the_commit_that_frees_it(store: Handle) {
     }
 }
 
-pub async fn whatever_ends_or_parks_a_job_frees_its_slot(store: Handle) {
+pub async fn every_other_end_and_every_pause_frees_the_slot(store: Handle) {
     let store = &store;
     hands_over(store, "expire", 10, |_, _| async move {
         assert_eq!(fire_timers(store, 5, 9).await.expired, 1);
@@ -179,12 +180,12 @@ pub async fn whatever_ends_or_parks_a_job_frees_its_slot(store: Handle) {
     hands_over(store, "pause and release", 60, |worker, claimed| async move {
         assert_eq!(act_on_job(store, 5, 60, JobAction::Pause).await, ControlOutcome::Done);
         store.release(at(5), &[job_claim(worker, &claimed)]).await.expect("release");
-        assert_eq!(state(store, id(60)).await, State::Ready, "aside");
+        assert_eq!(state(store, id(60)).await, State::Ready, "side");
     })
     .await;
 }
 
-pub async fn a_retried_job_stands_where_it_stood(store: Handle) {
+pub async fn a_retried_job_keeps_its_position_in_line(store: Handle) {
     let worker = worker(&store, 1).await;
     submit(&store, &line(1, 4)).await;
     let first = only(&store, 1, worker, 1, 1).await;
@@ -198,7 +199,7 @@ pub async fn a_retried_job_stands_where_it_stood(store: Handle) {
     only(&store, 11, worker, 4, 1).await;
 }
 
-pub async fn a_retry_at_once_keeps_its_slot(store: Handle) {
+pub async fn a_retry_without_delay_keeps_its_slot(store: Handle) {
     let worker = worker(&store, 1).await;
     submit(&store, &line(1, 2)).await;
     let first = only(&store, 1, worker, 1, 1).await;
@@ -206,7 +207,7 @@ pub async fn a_retry_at_once_keeps_its_slot(store: Handle) {
     only(&store, 2, worker, 2, 1).await;
 }
 
-pub async fn a_job_that_holds_keeps_its_slot_while_it_waits(store: Handle) {
+pub async fn a_job_with_keep_slot_keeps_it_while_it_waits_for_its_retry(store: Handle) {
     let worker = worker(&store, 1).await;
     submit(&store, &[with_slots(job(1), None, true), serial_job(2, KEY)]).await;
     let first = only(&store, 1, worker, 1, 1).await;
@@ -235,7 +236,7 @@ pub async fn released_and_reaped_jobs_keep_their_slots(store: Handle) {
     assert_eq!(ids(&claim(&store, at(4), &solo_claim_request(three, 2)).await), [id(1)]);
 }
 
-pub async fn slots_that_are_raised_let_more_in_and_lowered_ones_end_nothing(store: Handle) {
+pub async fn more_slots_admit_more_jobs_and_fewer_slots_end_none(store: Handle) {
     let worker = worker(&store, 1).await;
     submit(&store, &line(1, 5)).await;
     let mut running = take(&store, 1, worker, 1).await;
@@ -257,7 +258,7 @@ pub async fn slots_that_are_raised_let_more_in_and_lowered_ones_end_nothing(stor
     only(&store, 4, worker, 9, 4).await;
 }
 
-pub async fn the_newest_submit_says_the_slots_whatever_becomes_of_it(store: Handle) {
+pub async fn the_newest_submit_sets_the_slots_even_if_it_is_a_repeat(store: Handle) {
     let slots = async |expected: u32| {
         let keys = store.inspect().serial_keys(Some(KEY), 9).await.expect("keys");
         assert_eq!(keys[0].slots, expected);
@@ -272,14 +273,14 @@ pub async fn the_newest_submit_says_the_slots_whatever_becomes_of_it(store: Hand
     assert!(store.inspect().serial_keys(Some("nobody"), 9).await.expect("keys").is_empty());
 }
 
-pub async fn a_job_in_line_is_ready_and_says_who_is_before_it(store: Handle) {
+pub async fn a_job_in_line_is_ready_and_reports_who_is_ahead(store: Handle) {
     let worker = worker(&store, 1).await;
     submit(&store, &line(1, 3)).await;
     only(&store, 1, worker, 1, 1).await;
     assert_eq!((state(&store, id(1)).await, state(&store, id(3)).await), (State::Running, State::Ready));
     assert_eq!(count(&store, State::Ready).await, 2);
-    let census = store.inspect().state_counts(9).await.expect("census");
-    let ready = census.iter().find(|count| count.state == State::Ready).expect("counted");
+    let counts = store.inspect().state_counts(9).await.expect("state counts");
+    let ready = counts.iter().find(|count| count.state == State::Ready).expect("counted");
     assert_eq!(ready.jobs, 2);
     let hold = holds(&store, 3).await.serial.expect("it has a key");
     assert_eq!((hold.key.as_str(), hold.slots, hold.held, hold.ahead), (KEY, 1, false, 1));
@@ -287,7 +288,7 @@ pub async fn a_job_in_line_is_ready_and_says_who_is_before_it(store: Handle) {
     assert!(holds(&store, 1).await.serial.expect("it has a key").held);
 }
 
-pub async fn jobs_leave_a_line_when_they_end(store: Handle) {
+pub async fn jobs_leave_the_line_when_they_end(store: Handle) {
     let worker = worker(&store, 1).await;
     submit(
         &store,
@@ -303,25 +304,25 @@ pub async fn jobs_leave_a_line_when_they_end(store: Handle) {
     only(&store, 6, worker, 2, 4).await;
 }
 
-pub async fn a_keyed_job_is_never_born_claimed(store: Handle) {
+pub async fn a_job_with_a_serial_key_is_not_claimed_at_submit(store: Handle) {
     let worker = worker(&store, 1).await;
-    let answers =
+    let outcomes =
         store.submit(at(0), &[serial_job(1, KEY), job(2)], claim_on_submit(worker, 1)).await.expect("submit");
     let expected = [
         SubmitOutcome::New { claimed: None },
         SubmitOutcome::New { claimed: Some(windlass_model::Epoch(0)) },
     ];
-    assert_eq!(answers, expected);
+    assert_eq!(outcomes, expected);
     only(&store, 1, worker, 2, 1).await;
 }
 
-pub async fn a_sweep_finds_nothing_to_do(store: Handle) {
+pub async fn a_repair_finds_nothing_to_do(store: Handle) {
     let worker = worker(&store, 1).await;
-    assert_eq!(store.repair(at(0)).await.expect("sweep"), 0);
+    assert_eq!(store.repair(at(0)).await.expect("repair"), 0);
     submit(&store, &line(1, 3)).await;
     let first = only(&store, 1, worker, 1, 1).await;
-    assert_eq!(store.repair(at(1)).await.expect("sweep"), 0);
+    assert_eq!(store.repair(at(1)).await.expect("repair"), 0);
     commit(&store, 2, change(worker, &first, retry(secs(60), &[]))).await;
-    assert_eq!(store.repair(at(2)).await.expect("sweep"), 0);
+    assert_eq!(store.repair(at(2)).await.expect("repair"), 0);
     only(&store, 3, worker, 2, 2).await;
 }

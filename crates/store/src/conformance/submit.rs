@@ -13,7 +13,7 @@ async fn put(store: &Handle, jobs: &[NewJob]) -> Vec<SubmitOutcome> {
     store.submit(at(0), jobs, None).await.expect("submit")
 }
 
-pub async fn a_new_job_is_ready_and_all_of_it_is_kept(store: Handle) {
+pub async fn a_new_job_is_ready_and_every_field_is_kept(store: Handle) {
     let mut new = job(1);
     new.kind.version = 7;
     new.key = Some("order 17".into());
@@ -43,11 +43,11 @@ pub async fn a_new_job_is_ready_and_all_of_it_is_kept(store: Handle) {
     assert!(kept.spent.is_empty() && history(&store, id(1)).await.is_empty());
 }
 
-pub async fn a_repeat_is_recognised_by_id_and_digest(store: Handle) {
+pub async fn a_repeated_submit_is_recognised_by_id_and_digest(store: Handle) {
     submit(&store, &[job(1)]).await;
     let before = view(&store, id(1)).await;
-    let answers = store.submit(at(9), &[job(1), job(2)], None).await.expect("submit");
-    assert_eq!(answers, [SubmitOutcome::Repeated, NEW]);
+    let outcomes = store.submit(at(9), &[job(1), job(2)], None).await.expect("submit");
+    assert_eq!(outcomes, [SubmitOutcome::Repeated, NEW]);
     assert_eq!(view(&store, id(1)).await, before);
     let worker = worker(&store, 1).await;
     assert_eq!(
@@ -71,9 +71,9 @@ pub async fn a_key_belongs_to_the_first_job_of_its_kind(store: Handle) {
         ..NewJob::new(id(n), kind, QUEUE, payload(input))
     };
     assert_eq!(put(&store, &[keyed(1, "a", "x")]).await, [NEW]);
-    let answers = put(&store, &[keyed(2, "a", "x"), keyed(3, "a", "y"), keyed(4, "b", "x"), job(5)]).await;
+    let outcomes = put(&store, &[keyed(2, "a", "x"), keyed(3, "a", "y"), keyed(4, "b", "x"), job(5)]).await;
     let there = |same_input| SubmitOutcome::Existing { id: id(1), same_input };
-    assert_eq!(answers, [there(true), there(false), NEW, NEW]);
+    assert_eq!(outcomes, [there(true), there(false), NEW, NEW]);
     assert_eq!(list(&store, all_jobs()).await, [id(5), id(4), id(1)]);
     let same_id = NewJob { key: Some("k".into()), ..NewJob::new(id(1), "a", QUEUE, payload("x")) };
     assert_eq!(put(&store, &[same_id]).await, [SubmitOutcome::Repeated], "its own id goes before its key");
@@ -83,7 +83,7 @@ pub async fn a_key_belongs_to_the_first_job_of_its_kind(store: Handle) {
     assert_eq!(put(&store, &[queue]).await, [there(true)], "and whatever its queue");
 }
 
-pub async fn duplicates_within_one_call_are_answered_like_repeats(store: Handle) {
+pub async fn duplicates_within_one_call_are_treated_like_repeats(store: Handle) {
     let keyed = |n: u32, input: &str| NewJob {
         key: Some("k".into()),
         ..NewJob::new(id(n), KIND, QUEUE, payload(input))
@@ -110,23 +110,23 @@ pub async fn duplicates_within_one_call_are_answered_like_repeats(store: Handle)
         "the first called, not the smallest"
     );
     let worker = worker(&store, 1).await;
-    let answers = store.submit(at(0), &[job(5), job(5)], claim_on_submit(worker, 1)).await.expect("submit");
-    assert_eq!(answers, [BORN, SubmitOutcome::Repeated]);
+    let outcomes = store.submit(at(0), &[job(5), job(5)], claim_on_submit(worker, 1)).await.expect("submit");
+    assert_eq!(outcomes, [BORN, SubmitOutcome::Repeated]);
     assert_eq!(ids(&claim(&store, at(0), &claim_request(worker, 1, 9)).await), [id(5)]);
 }
 
-pub async fn keys_and_ids_stay_taken_after_the_end(store: Handle) {
+pub async fn keys_and_ids_stay_taken_after_a_job_has_ended(store: Handle) {
     let worker = worker(&store, 1).await;
     let keyed = |n: u32| NewJob { key: Some("k".into()), ..NewJob::new(id(n), KIND, QUEUE, payload("x")) };
     submit(&store, &[keyed(1)]).await;
     let claimed = claim_one(&store, 0, worker, 1).await;
     commit(&store, 1, change(worker, &claimed, done("y"))).await;
-    let answers = put(&store, &[keyed(1), keyed(2)]).await;
-    assert_eq!(answers, [SubmitOutcome::Repeated, SubmitOutcome::Existing { id: id(1), same_input: true }]);
+    let outcomes = put(&store, &[keyed(1), keyed(2)]).await;
+    assert_eq!(outcomes, [SubmitOutcome::Repeated, SubmitOutcome::Existing { id: id(1), same_input: true }]);
     assert_eq!(state(&store, id(1)).await, State::Done);
 }
 
-pub async fn a_past_moment_is_now_and_a_future_one_waits(store: Handle) {
+pub async fn a_job_due_in_the_past_is_ready_and_one_due_later_is_scheduled(store: Handle) {
     let when = |n, when| NewJob { when, ..job(n) };
     let batch = [
         when(1, When::At(t(0).minus(secs(50)))),
@@ -161,7 +161,7 @@ pub async fn a_delay_counts_from_the_submit(store: Handle) {
     assert_eq!(state(&store, id(1)).await, State::Ready);
 }
 
-pub async fn a_century_of_delay_and_the_last_moment_are_kept(store: Handle) {
+pub async fn the_longest_delay_and_the_latest_time_are_kept(store: Handle) {
     let mut batch = jobs(1, 2);
     batch[0].when = When::After(limits::MAX_DELAY);
     (batch[1].when, batch[1].deadline_at) = (When::At(Time::MAX), Some(Time::MAX));
@@ -172,10 +172,10 @@ pub async fn a_century_of_delay_and_the_last_moment_are_kept(store: Handle) {
     assert_eq!(fire_timers(&store, 1, 9).await.next_at, Some(t(0).plus(limits::MAX_DELAY)));
 }
 
-pub async fn a_born_job_is_claimed_by_its_submitter(store: Handle) {
+pub async fn a_job_claimed_at_submit_belongs_to_its_submitter(store: Handle) {
     let (one, two) = (worker(&store, 1).await, worker(&store, 2).await);
-    let answers = store.submit(at(3), &jobs(1, 2), claim_on_submit(one, 1)).await.expect("submit");
-    assert_eq!(answers, [BORN, BORN]);
+    let outcomes = store.submit(at(3), &jobs(1, 2), claim_on_submit(one, 1)).await.expect("submit");
+    assert_eq!(outcomes, [BORN, BORN]);
     let kept = view(&store, id(1)).await;
     assert_eq!((kept.summary.state, kept.worker, kept.started_at), (State::Running, Some(one), Some(t(3))));
     assert!(claim(&store, at(3), &claim_request(two, 1, 9)).await.is_empty(), "nobody else gets it");
@@ -189,25 +189,25 @@ pub async fn a_born_job_is_claimed_by_its_submitter(store: Handle) {
     assert_eq!((state(&store, id(1)).await, state(&store, id(2)).await), (State::Done, State::Ready));
 }
 
-pub async fn a_born_job_that_waits_is_not_claimed(store: Handle) {
+pub async fn a_scheduled_job_is_not_claimed_at_submit(store: Handle) {
     let worker = worker(&store, 1).await;
     let mut batch = jobs(1, 2);
     batch[0].when = When::After(secs(5));
-    let answers = store.submit(at(0), &batch, claim_on_submit(worker, 1)).await.expect("submit");
-    assert_eq!(answers, [NEW, BORN]);
+    let outcomes = store.submit(at(0), &batch, claim_on_submit(worker, 1)).await.expect("submit");
+    assert_eq!(outcomes, [NEW, BORN]);
     assert_eq!(state(&store, id(1)).await, State::Scheduled);
     batch = vec![NewJob { when: When::After(secs(5)), ..job(3) }];
     assert_eq!(store.submit(at(0), &batch, claim_on_submit(worker, 2)).await.expect("submit"), [NEW]);
     assert_eq!(claim_count(&store, worker).await, 1, "a claim with nothing in it is not recorded");
 }
 
-pub async fn a_dead_lapsed_or_unknown_worker_bears_nothing(store: Handle) {
+pub async fn a_dead_lapsed_or_unknown_worker_claims_nothing_at_submit(store: Handle) {
     let (dead, lapsed, left) = (worker(&store, 1).await, worker(&store, 2).await, worker(&store, 3).await);
     reap(&store, 0, dead).await;
     store.retire_worker(at(0), left).await.expect("retire");
     for (n, worker) in [(1, dead), (3, left), (4, WorkerId(99))] {
-        let answers = store.submit(at(0), &[job(n)], claim_on_submit(worker, 1)).await.expect("submit");
-        assert_eq!(answers, [NEW], "worker {worker}");
+        let outcomes = store.submit(at(0), &[job(n)], claim_on_submit(worker, 1)).await.expect("submit");
+        assert_eq!(outcomes, [NEW], "worker {worker}");
         assert_eq!(state(&store, id(n)).await, State::Ready);
     }
     let end = LEASE.as_secs();
@@ -220,7 +220,7 @@ pub async fn a_dead_lapsed_or_unknown_worker_bears_nothing(store: Handle) {
     assert_eq!(store.submit(at(end), &[job(7)], claim_on_submit(lapsed, 3)).await.expect("submit"), [BORN]);
 }
 
-pub async fn a_repeated_born_submit_is_answered_as_the_first(store: Handle) {
+pub async fn a_repeated_submit_with_a_claim_returns_the_first_outcome(store: Handle) {
     let worker = worker(&store, 1).await;
     let batch = jobs(1, 3);
     let first = store.submit(at(0), &batch, claim_on_submit(worker, 1)).await.expect("submit");
@@ -237,7 +237,7 @@ pub async fn a_repeated_born_submit_is_answered_as_the_first(store: Handle) {
     assert_eq!(count(&store, State::Ready).await, 3, "each went back once");
 }
 
-pub async fn a_born_claim_can_be_repeated_settled_and_retired(store: Handle) {
+pub async fn a_claim_made_at_submit_can_be_repeated_and_settled(store: Handle) {
     let worker = worker(&store, 1).await;
     store.submit(at(0), &jobs(1, 2), claim_on_submit(worker, 1)).await.expect("submit");
     let claimed = claim(&store, at(0), &claim_request(worker, 1, 9)).await;
@@ -260,12 +260,12 @@ pub async fn an_empty_submit_does_nothing(store: Handle) {
     assert_eq!(claim_count(&store, worker).await, 0);
 }
 
-pub async fn a_thousand_jobs_go_in_at_once(store: Handle) {
+pub async fn a_thousand_jobs_are_submitted_in_one_call(store: Handle) {
     submit(&store, &jobs(0, 1_000)).await;
     let again = put(&store, &jobs(500, 1_000)).await;
     assert!(again[..500].iter().all(|answer| *answer == SubmitOutcome::Repeated));
     assert!(again[500..].iter().all(|answer| *answer == NEW));
     let worker = worker(&store, 1).await;
-    let taken = claim(&store, at(0), &claim_request(worker, 1, 2_000)).await;
-    assert_eq!(ids(&taken), (0..1_500).map(id).collect::<Vec<_>>());
+    let claimed = claim(&store, at(0), &claim_request(worker, 1, 2_000)).await;
+    assert_eq!(ids(&claimed), (0..1_500).map(id).collect::<Vec<_>>());
 }

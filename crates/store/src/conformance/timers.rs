@@ -12,7 +12,7 @@ fn until(n: u32, wait: u64, deadline: u64) -> NewJob {
     NewJob { deadline_at: Some(t(deadline)), ..later(n, wait) }
 }
 
-pub async fn timers_fire_in_order_and_bounded(store: Handle) {
+pub async fn timers_fire_in_order_up_to_the_limit(store: Handle) {
     submit(&store, &[later(1, 30), later(2, 10), later(3, 20), later(4, 20), later(5, 99)]).await;
     let first = fire_timers(&store, 50, 3).await;
     assert_eq!((first.woken, first.expired, first.now), (3, 0, t(50)));
@@ -28,7 +28,7 @@ pub async fn timers_fire_in_order_and_bounded(store: Handle) {
     assert_eq!(order, [2, 3, 4, 1].map(id), "they stand in line by when they were due");
 }
 
-pub async fn next_at_tells_the_next_moment(store: Handle) {
+pub async fn next_at_is_the_time_of_the_next_timer(store: Handle) {
     assert_eq!(fire_timers(&store, 0, 9).await.next_at, None);
     submit(&store, &[later(1, 30), until(2, 0, 20)]).await;
     assert_eq!(fire_timers(&store, 1, 9).await.next_at, Some(t(20)), "a deadline is a timer too");
@@ -59,12 +59,12 @@ pub async fn a_scheduled_ready_or_running_job_expires(store: Handle) {
         assert!(failure.message.contains(&t(50).to_string()), "{}", failure.message);
     }
     assert_eq!(commit(&store, 51, change(worker, &claimed, done("x"))).await, CommitOutcome::Fenced);
-    let haul = store.claim(at(51), &claim_request(worker, 2, 9)).await.expect("claim");
-    assert!(haul.jobs.is_empty() && !haul.suspects, "the ready one is out of the ready set");
+    let batch = store.claim(at(51), &claim_request(worker, 2, 9)).await.expect("claim");
+    assert!(batch.jobs.is_empty() && !batch.suspects, "the ready one is out of the ready set");
     assert_eq!(store.retire_worker(at(52), worker).await.expect("retire"), 0);
 }
 
-pub async fn wake_and_deadline_in_the_same_batch(store: Handle) {
+pub async fn a_due_time_and_a_deadline_may_fire_in_the_same_batch(store: Handle) {
     submit(&store, &[until(1, 20, 40), until(2, 40, 20), until(3, 30, 30), until(4, 20, 99)]).await;
     let fired = fire_timers(&store, 60, 99).await;
     assert_eq!((fired.woken, fired.expired, fired.next_at), (3, 3, Some(t(99))));
@@ -75,14 +75,14 @@ pub async fn wake_and_deadline_in_the_same_batch(store: Handle) {
     assert_eq!(ids(&claim(&store, at(60), &claim_request(worker, 1, 9)).await), [id(4)]);
 }
 
-pub async fn a_suspect_expires_out_of_its_lane(store: Handle) {
+pub async fn an_expired_suspect_is_removed_from_its_lane(store: Handle) {
     let (one, two) = (worker(&store, 1).await, worker(&store, 2).await);
     submit(&store, &[until(1, 0, 50)]).await;
     claim_one(&store, 0, one, 1).await;
     reap(&store, 1, one).await;
     assert_eq!(fire_timers(&store, 50, 9).await.expired, 1);
-    let haul = store.claim(at(51), &solo_claim_request(two, 1)).await.expect("claim");
-    assert!(haul.jobs.is_empty() && !haul.suspects);
+    let batch = store.claim(at(51), &solo_claim_request(two, 1)).await.expect("claim");
+    assert!(batch.jobs.is_empty() && !batch.suspects);
     assert_eq!(view(&store, id(1)).await.epoch, Epoch(2));
 }
 
@@ -94,7 +94,7 @@ pub async fn a_retried_job_wakes_once(store: Handle) {
     assert_eq!(claim(&store, at(12), &claim_request(worker, 2, 9)).await.len(), 1);
 }
 
-pub async fn nothing_due_is_nothing_done(store: Handle) {
+pub async fn nothing_changes_before_a_timer_is_due(store: Handle) {
     submit(&store, &[job(1), later(2, 10)]).await;
     let before = (view(&store, id(1)).await, view(&store, id(2)).await);
     let fired = fire_timers(&store, 9, 9).await;
@@ -104,7 +104,7 @@ pub async fn nothing_due_is_nothing_done(store: Handle) {
     assert_eq!((none.woken, none.next_at), (0, Some(t(10))), "a limit of none fires none");
 }
 
-pub async fn an_expired_job_has_no_attempt_in_its_history(store: Handle) {
+pub async fn an_expiry_adds_no_attempt_to_the_history(store: Handle) {
     let worker = worker(&store, 1).await;
     submit(&store, &[until(1, 0, 50)]).await;
     let job = claim_one(&store, 0, worker, 1).await;

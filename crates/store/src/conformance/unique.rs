@@ -21,12 +21,12 @@ fn within(mut job: NewJob, within: Duration) -> NewJob {
     job
 }
 
-/// Submits one job and answers what became of it.
+/// Submits one job and outcomes what became of it.
 async fn put(store: &Handle, now: u64, job: NewJob) -> SubmitOutcome {
     store.submit(at(now), &[job], None).await.expect("submit").remove(0)
 }
 
-pub async fn keep_answers_the_job_that_has_the_name(store: Handle) {
+pub async fn keep_returns_the_job_that_holds_the_name(store: Handle) {
     assert_eq!(put(&store, 0, named(1, States::LIVE, Conflict::Keep)).await, NEW);
     let other = put(&store, 1, named(2, States::LIVE, Conflict::Keep)).await;
     assert_eq!(other, SubmitOutcome::Existing { id: id(1), same_input: false });
@@ -45,7 +45,7 @@ pub async fn reject_writes_nothing(store: Handle) {
     assert_eq!((state(&store, id(1)).await, list(&store, all_jobs()).await), (State::Ready, vec![id(1)]));
 }
 
-pub async fn replace_cancels_what_waits_and_takes_its_place(store: Handle) {
+pub async fn replace_cancels_a_job_that_does_not_run(store: Handle) {
     let worker = worker(&store, 1).await;
     let mut waiting = [
         named(1, States::LIVE, Conflict::Keep),
@@ -63,24 +63,24 @@ pub async fn replace_cancels_what_waits_and_takes_its_place(store: Handle) {
     for n in 1..=3 {
         let kept = view(&store, id(n)).await;
         assert_eq!((kept.summary.state, kept.summary.finished_at), (State::Cancelled, Some(t(1))));
-        let message = kept.failure.expect("it says why").message;
+        let message = kept.failure.expect("it has a failure").message;
         assert!(message.contains(&id(n + 1).to_string()), "{message}");
     }
     assert_eq!(ids(&claim(&store, at(2), &claim_request(worker, 1, 9)).await), [0, 4].map(id));
     assert_eq!(fire_timers(&store, 90, 9).await.woken, 0, "the wake of the second went with it");
 }
 
-pub async fn replace_does_not_touch_what_runs(store: Handle) {
+pub async fn replace_does_not_cancel_a_running_job(store: Handle) {
     let worker = worker(&store, 1).await;
     put(&store, 0, named(1, States::LIVE, Conflict::Keep)).await;
     let claimed = claim_one(&store, 0, worker, 1).await;
     let answer = put(&store, 1, named(2, States::LIVE, Conflict::Replace)).await;
     assert_eq!(answer, SubmitOutcome::Rejected { id: id(1) });
-    assert!(store.cancel_requests(worker).await.expect("orders").is_empty());
+    assert!(store.cancel_requests(worker).await.expect("cancel requests").is_empty());
     assert_eq!(commit(&store, 2, change(worker, &claimed, done("x"))).await, CommitOutcome::Committed);
 }
 
-pub async fn cancel_and_replace_tells_what_runs(store: Handle) {
+pub async fn cancel_and_replace_requests_the_cancel_of_a_running_job(store: Handle) {
     let worker = worker(&store, 1).await;
     put(&store, 0, named(1, States::LIVE, Conflict::Keep)).await;
     let claimed = claim_one(&store, 0, worker, 1).await;
@@ -90,7 +90,7 @@ pub async fn cancel_and_replace_tells_what_runs(store: Handle) {
     assert_ne!(gates(&store, &[CANCEL_GATE]).await, before);
     let told = holds(&store, 1).await.cancel_requested.expect("it was told");
     assert!(told.author.contains(&id(2).to_string()), "{told:?}");
-    assert_eq!(store.cancel_requests(worker).await.expect("orders")[0].job, id(1));
+    assert_eq!(store.cancel_requests(worker).await.expect("cancel requests")[0].job, id(1));
     assert_eq!(ids(&claim(&store, at(1), &claim_request(worker, 2, 9)).await), [id(2)], "it need not wait");
     assert_eq!(commit(&store, 2, change(worker, &claimed, done("in time"))).await, CommitOutcome::Committed);
     let third = put(&store, 3, named(3, States::LIVE, Conflict::CancelAndReplace)).await;
@@ -107,7 +107,7 @@ pub async fn a_name_belongs_to_a_kind(store: Handle) {
     other.kind.kind = "other".into();
     assert_eq!(put(&store, 0, other).await, NEW);
     let mut version = named(3, States::LIVE, Conflict::Reject);
-    (version.kind.version, version.queue) = (2, "aside".into());
+    (version.kind.version, version.queue) = (2, "side".into());
     assert_eq!(
         put(&store, 0, version).await,
         SubmitOutcome::Rejected { id: id(1) },
@@ -141,7 +141,7 @@ async fn bring(store: &Handle, n: u32, scope: States, state: State) -> NewJob {
     new
 }
 
-pub async fn the_scope_says_in_which_states_a_job_has_its_name(store: Handle) {
+pub async fn the_scope_decides_in_which_states_a_job_holds_its_name(store: Handle) {
     let scopes = [States::LIVE, States::PENDING, States::KEPT, States::of([State::Running, State::Failed])];
     let mut n = 0;
     for scope in scopes {
@@ -159,7 +159,7 @@ pub async fn the_scope_says_in_which_states_a_job_has_its_name(store: Handle) {
     }
 }
 
-pub async fn a_name_is_had_for_its_time_at_most(store: Handle) {
+pub async fn a_name_is_held_no_longer_than_its_time(store: Handle) {
     let first = within(named(1, States::KEPT, Conflict::Reject), secs(10));
     assert_eq!(put(&store, 5, first).await, NEW);
     let second = |n| within(named(n, States::KEPT, Conflict::Reject), secs(1));
@@ -169,7 +169,7 @@ pub async fn a_name_is_had_for_its_time_at_most(store: Handle) {
     assert_eq!(put(&store, 16, second(4)).await, NEW);
 }
 
-pub async fn ids_and_keys_go_before_names(store: Handle) {
+pub async fn ids_and_keys_are_checked_before_names(store: Handle) {
     let worker = worker(&store, 1).await;
     let keyed = NewJob { key: Some("k".into()), ..job(1) };
     submit(&store, &[keyed, named(2, States::LIVE, Conflict::Keep)]).await;
@@ -193,7 +193,7 @@ pub async fn names_within_one_call_are_taken_in_order(store: Handle) {
         named(4, States::LIVE, Conflict::Replace),
         named(5, States::LIVE, Conflict::Keep),
     ];
-    let answers = store.submit(at(0), &batch, None).await.expect("submit");
+    let outcomes = store.submit(at(0), &batch, None).await.expect("submit");
     let expected = [
         NEW,
         SubmitOutcome::Rejected { id: id(1) },
@@ -202,18 +202,18 @@ pub async fn names_within_one_call_are_taken_in_order(store: Handle) {
         SubmitOutcome::Repeated,
         SubmitOutcome::Existing { id: id(4), same_input: false },
     ];
-    assert_eq!(answers, expected);
+    assert_eq!(outcomes, expected);
     assert_eq!(list(&store, all_jobs()).await, [4, 3, 1].map(id));
 }
 
-pub async fn a_named_job_is_never_born_claimed(store: Handle) {
+pub async fn a_job_with_a_unique_name_is_not_claimed_at_submit(store: Handle) {
     let worker = worker(&store, 1).await;
     let batch = [named(1, States::LIVE, Conflict::Keep)];
     assert_eq!(store.submit(at(0), &batch, claim_on_submit(worker, 1)).await.expect("submit"), [NEW]);
     assert_eq!(state(&store, id(1)).await, State::Ready);
 }
 
-pub async fn a_failed_job_is_not_retried_while_another_has_its_name(store: Handle) {
+pub async fn a_failed_job_is_not_retried_while_another_holds_its_name(store: Handle) {
     let worker = worker(&store, 1).await;
     put(&store, 0, named(1, States::LIVE, Conflict::Keep)).await;
     let claimed = claim_one(&store, 0, worker, 1).await;
@@ -230,7 +230,7 @@ pub async fn a_failed_job_is_not_retried_while_another_has_its_name(store: Handl
     assert_eq!(third, SubmitOutcome::Rejected { id: id(1) }, "it has its name again");
 }
 
-pub async fn a_kept_job_frees_its_name_when_its_time_is_over_and_it_is_pruned(store: Handle) {
+pub async fn a_kept_job_is_pruned_only_after_it_no_longer_holds_its_name(store: Handle) {
     let worker = worker(&store, 1).await;
     put(&store, 0, within(named(1, States::KEPT, Conflict::Keep), secs(100))).await;
     let claimed = claim_one(&store, 0, worker, 1).await;

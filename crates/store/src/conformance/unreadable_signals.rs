@@ -5,8 +5,8 @@ use windlass_model::{ClaimedJob, CommitOutcome, Outcome, State, StepWrites, Unre
 
 use super::{
     kit::*,
-    races::both,
-    signal::{KEPT, WOKE, consuming, parked, to_first},
+    races::race,
+    signal::{KEPT, WOKE, commit_and_consume, parked, to_first},
 };
 use crate::{AuditFilter, ControlOutcome, JobAction, SignalOutcome};
 
@@ -68,7 +68,7 @@ pub async fn a_wait_goes_on_as_if_the_signal_had_not_come(store: Handle) {
         (texts(&job.inbox), texts(&selected_signals(&job))),
         (vec!["good".to_owned()], vec!["good".to_owned()])
     );
-    assert_eq!(consuming(&store, 8, me, &job, done("x")).await, CommitOutcome::Committed);
+    assert_eq!(commit_and_consume(&store, 8, me, &job, done("x")).await, CommitOutcome::Committed);
     assert_eq!(inbox(&store, 1).await, ["bad"], "it is kept for as long as the job is");
 }
 
@@ -181,7 +181,7 @@ pub async fn a_signal_is_dropped_by_hand(store: Handle) {
     let job = claim_one(&store, 9, me, 4).await;
     let did = act_on_job(&store, 10, 1, JobAction::DropSignal(other)).await;
     assert!(matches!(did, ControlOutcome::Refused(_)), "the attempt may have read it: {did:?}");
-    consuming(&store, 11, me, &job, wait_for_signal("go", None)).await;
+    commit_and_consume(&store, 11, me, &job, wait_for_signal("go", None)).await;
     assert_eq!(
         act_on_job(&store, 12, 1, JobAction::DropSignal(other)).await,
         ControlOutcome::Done,
@@ -244,7 +244,7 @@ pub async fn the_number_of_a_signal_is_given_once(store: Handle) {
     assert_eq!(texts(&selected_signals(&job)), ["good"]);
     // Nor when it was consumed.
     let good = number(&store, "good").await;
-    consuming(&store, 9, me, &job, wait_for_signal("go", None)).await;
+    commit_and_consume(&store, 9, me, &job, wait_for_signal("go", None)).await;
     send(&store, 10, &[to_first("go", "last")]).await;
     assert!(number(&store, "last").await > good && good > bad);
 }
@@ -268,7 +268,7 @@ pub async fn a_signal_that_is_dropped_is_handed_to_nobody(store: Handle) {
                 .expect("act")
                 .remove(0)
         };
-        let (taken, did) = both(&store, taker, dropper).await;
+        let (taken, did) = race(&store, taker, dropper).await;
         let handed = taken.iter().any(|job| job.inbox.iter().any(|signal| signal.number == number));
         assert!(!handed || did != ControlOutcome::Done, "round {n}: {taken:?}, {did:?}");
         // Whoever comes later finds the job where it belongs.

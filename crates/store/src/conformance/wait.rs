@@ -4,16 +4,16 @@ use windlass_model::{NewJob, Outcome, Reason, Serial, State, States, SubmitOutco
 
 use super::{
     kit::*,
-    signal::{KEPT, WOKE, consuming, parked, to_first},
+    signal::{KEPT, WOKE, commit_and_consume, parked, to_first},
 };
 use crate::{ControlOutcome, JobAction, SignalOutcome, TIMER_GATE, Waiting};
 
-pub async fn a_job_that_is_paused_while_it_waits_is_set_aside_when_it_wakes(store: Handle) {
+pub async fn a_job_paused_while_parked_is_held_when_it_wakes(store: Handle) {
     let me = parked(&store, 1, wait_for_signal("go", Some(secs(9)))).await;
     assert_eq!(act_on_job(&store, 2, 1, JobAction::Pause).await, ControlOutcome::Done);
     assert_eq!(state(&store, id(1)).await, State::Waiting);
     assert_eq!(send(&store, 3, &[to_first("go", "a")]).await, [WOKE]);
-    assert_eq!(state(&store, id(1)).await, State::Ready, "aside");
+    assert_eq!(state(&store, id(1)).await, State::Ready, "side");
     assert!(claim(&store, at(3), &claim_request(me, 2, 9)).await.is_empty());
     assert_eq!(act_on_job(&store, 4, 1, JobAction::Resume).await, ControlOutcome::Done);
     assert_eq!(claim_one(&store, 4, me, 3).await.due_at, t(3));
@@ -29,7 +29,7 @@ pub async fn a_job_that_is_paused_while_it_waits_is_set_aside_when_it_wakes(stor
     assert_eq!(claim_one(&store, 11, me, 3).await.id, id(2));
 }
 
-pub async fn a_parked_job_may_be_cancelled_and_tried_again(store: Handle) {
+pub async fn a_parked_job_can_be_cancelled_and_retried(store: Handle) {
     let me = parked(&store, 1, wait_for_signal("go", Some(secs(9)))).await;
     assert_eq!(act_on_job(&store, 2, 1, cancel(9)).await, ControlOutcome::Done);
     assert_eq!(state(&store, id(1)).await, State::Cancelled);
@@ -39,7 +39,7 @@ pub async fn a_parked_job_may_be_cancelled_and_tried_again(store: Handle) {
     assert_eq!(act_on_job(&store, 4, 1, JobAction::Retry).await, ControlOutcome::Done);
     let job = claim_one(&store, 4, me, 2).await;
     assert!(job.wait.is_some() && job.inbox.is_empty(), "it goes on as if its time were over");
-    consuming(&store, 5, me, &job, wait_for_signal("go", None)).await;
+    commit_and_consume(&store, 5, me, &job, wait_for_signal("go", None)).await;
     assert_eq!(send(&store, 6, &[to_first("go", "a")]).await, [WOKE]);
 }
 
@@ -57,7 +57,7 @@ pub async fn a_parked_job_expires(store: Handle) {
     );
 }
 
-pub async fn a_parked_job_that_was_told_to_end_is_ended(store: Handle) {
+pub async fn a_job_that_parks_while_being_cancelled_is_ended(store: Handle) {
     let (me, job) = running_job(&store, 1).await;
     assert_eq!(act_on_job(&store, 1, 1, cancel(5)).await, ControlOutcome::CancelRequested);
     commit(&store, 2, change(me, &job, wait_for_signal("go", Some(secs(50))))).await;
@@ -68,7 +68,7 @@ pub async fn a_parked_job_that_was_told_to_end_is_ended(store: Handle) {
     assert_eq!(state(&store, id(1)).await, State::Cancelled);
 }
 
-pub async fn a_parked_job_gives_its_serial_key_to_others(store: Handle) {
+pub async fn a_parked_job_frees_its_serial_slot(store: Handle) {
     let me = worker(&store, 1).await;
     submit(&store, &[serial_job(1, "k"), serial_job(2, "k"), serial_job(3, "k")]).await;
     let first = claim_one(&store, 0, me, 1).await;
@@ -82,7 +82,7 @@ pub async fn a_parked_job_gives_its_serial_key_to_others(store: Handle) {
     assert_eq!(claim_one(&store, 3, me, 4).await.id, id(1), "where it stood");
 }
 
-pub async fn a_parked_job_that_holds_keeps_its_serial_key(store: Handle) {
+pub async fn a_parked_job_with_keep_slot_keeps_its_serial_slot(store: Handle) {
     let me = worker(&store, 1).await;
     let mut holds = job(1);
     holds.settings.serial = Some(Box::new(Serial::new("k").keep_slot()));
@@ -90,12 +90,12 @@ pub async fn a_parked_job_that_holds_keeps_its_serial_key(store: Handle) {
     let first = claim_one(&store, 0, me, 1).await;
     commit(&store, 1, change(me, &first, wait_for_signal("go", None))).await;
     assert!(claim(&store, at(1), &claim_request(me, 2, 9)).await.is_empty());
-    assert_eq!(store.repair(at(1)).await.expect("sweep"), 0);
+    assert_eq!(store.repair(at(1)).await.expect("repair"), 0);
     send(&store, 2, &[to_first("go", "a")]).await;
     assert_eq!(claim_one(&store, 2, me, 3).await.id, id(1));
 }
 
-pub async fn a_wait_that_is_over_at_once_keeps_the_serial_key(store: Handle) {
+pub async fn a_wait_that_ends_at_once_keeps_the_serial_slot(store: Handle) {
     let me = worker(&store, 1).await;
     submit(&store, &[serial_job(1, "k"), serial_job(2, "k")]).await;
     let first = claim_one(&store, 0, me, 1).await;
@@ -107,7 +107,7 @@ pub async fn a_wait_that_is_over_at_once_keeps_the_serial_key(store: Handle) {
     assert_eq!(ids(&claim(&store, at(3), &claim_request(me, 3, 9)).await), [id(1)], "and so does a yield");
 }
 
-pub async fn a_parked_job_has_its_unique_name(store: Handle) {
+pub async fn a_parked_job_keeps_its_unique_name(store: Handle) {
     let me = worker(&store, 1).await;
     let named = |n, unique: Unique| {
         let mut new = job(n);
@@ -132,7 +132,7 @@ pub async fn a_parked_job_has_its_unique_name(store: Handle) {
     assert!(matches!(answer(named(4, only)).await, SubmitOutcome::Existing { .. }));
 }
 
-pub async fn what_a_job_waits_for_is_shown(store: Handle) {
+pub async fn holds_report_what_a_parked_job_waits_for(store: Handle) {
     let names = ["a", "b*"];
     parked(&store, 1, wait_for_signals(&names, 2, Some(secs(9)))).await;
     send(&store, 2, &[to_first("z", "1"), to_first("b", "2"), to_first("b", "3")]).await;
@@ -163,7 +163,7 @@ pub async fn what_a_job_waits_for_is_shown(store: Handle) {
     );
 }
 
-pub async fn priority_holds_for_a_parked_job_when_it_wakes(store: Handle) {
+pub async fn a_priority_set_while_parked_applies_when_the_job_wakes(store: Handle) {
     let me = parked(&store, 1, wait_for_signal("go", None)).await;
     assert_eq!(act_on_job(&store, 2, 1, JobAction::Priority(-50)).await, ControlOutcome::Done);
     submit(&store, &[job(2)]).await;
@@ -171,17 +171,17 @@ pub async fn priority_holds_for_a_parked_job_when_it_wakes(store: Handle) {
     assert_eq!(ids(&claim(&store, at(3), &claim_request(me, 2, 9)).await), [1, 2].map(id));
 }
 
-pub async fn a_sweep_finds_no_parked_job_to_wake(store: Handle) {
+pub async fn a_repair_finds_no_parked_job_to_wake(store: Handle) {
     let me = parked(&store, 1, wait_for_signals(&["a", "b"], 2, None)).await;
     send(&store, 2, &[to_first("a", "1"), to_first("c", "2")]).await;
-    assert_eq!(store.repair(at(2)).await.expect("sweep"), 0);
+    assert_eq!(store.repair(at(2)).await.expect("repair"), 0);
     send(&store, 3, &[to_first("b", "3")]).await;
-    assert_eq!(store.repair(at(3)).await.expect("sweep"), 0);
+    assert_eq!(store.repair(at(3)).await.expect("repair"), 0);
     claim_one(&store, 3, me, 2).await;
-    assert_eq!(store.repair(at(3)).await.expect("sweep"), 0, "what runs is not woken");
+    assert_eq!(store.repair(at(3)).await.expect("repair"), 0, "what runs is not woken");
 }
 
-pub async fn a_timeout_wakes_like_a_signal(store: Handle) {
+pub async fn a_timeout_wakes_a_parked_job(store: Handle) {
     let (me, job) = running_job(&store, 1).await;
     let before = gates(&store, &[TIMER_GATE]).await;
     commit(&store, 1, change(me, &job, wait_for_signal("go", Some(secs(9))))).await;
@@ -199,13 +199,13 @@ pub async fn a_timeout_wakes_like_a_signal(store: Handle) {
     assert_eq!(texts(&selected_signals(&claim_one(&store, 12, me, 3).await)), ["a"]);
 }
 
-pub async fn a_signal_in_time_leaves_no_timer(store: Handle) {
+pub async fn a_signal_before_the_timeout_removes_the_timer(store: Handle) {
     let me = parked(&store, 1, wait_for_signal("go", Some(secs(9)))).await;
     assert_eq!(send(&store, 2, &[to_first("go", "a")]).await, [WOKE]);
     assert_eq!(fire_timers(&store, 2, 9).await.next_at, None);
     let job = claim_one(&store, 2, me, 2).await;
     assert_eq!(fire_timers(&store, 30, 9).await.woken, 0);
-    consuming(&store, 31, me, &job, wait_for_signal("go", Some(secs(9)))).await;
+    commit_and_consume(&store, 31, me, &job, wait_for_signal("go", Some(secs(9)))).await;
     assert_eq!(fire_timers(&store, 31, 9).await.next_at, Some(t(40)));
     // One that is there already leaves none either.
     let (other, job) = running_job(&store, 2).await;
