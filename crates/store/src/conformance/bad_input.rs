@@ -161,7 +161,7 @@ pub async fn unusual_text_and_bytes_are_returned_unchanged(store: Handle) {
 pub async fn a_claim_of_unknown_kinds_or_queues_is_empty(store: Handle) {
     let worker = worker(&store, 1).await;
     submit(&store, &[job(1)]).await;
-    let kinds = [kind("nobody", 1), kind(KIND, 99), kind("'; --", 1)];
+    let kinds = [kind("unknown", 1), kind(KIND, 99), kind("'; --", 1)];
     let unknown_kinds = ClaimRequest { kinds: kinds.into(), ..claim_request(worker, 1, 9) };
     assert!(claim(&store, at(0), &unknown_kinds).await.is_empty());
     let unknown_queue = ClaimRequest { queue: "no such queue".into(), ..claim_request(worker, 2, 9) };

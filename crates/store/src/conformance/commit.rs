@@ -1,4 +1,4 @@
-//! Writing what attempts ask for: outcomes, lost outcomes, fences, refusals.
+//! Commits: outcomes, repeats, fenced and refused changes.
 
 use std::time::Duration;
 
@@ -27,7 +27,10 @@ pub async fn a_done_job_keeps_its_output(store: Handle) {
     assert_eq!((kept.summary.attempts, kept.summary.reason, kept.failure), (0, None, None));
     assert_eq!(kept.output, Some(output.clone()));
     assert_eq!(ended(&store, 1).await, Some(JobEnd::Done(output)));
-    assert!(history(&store, id(1)).await.is_empty(), "a job that is done at its first attempt has no history");
+    assert!(
+        history(&store, id(1)).await.is_empty(),
+        "a job that is done at its first attempt has no history"
+    );
 }
 
 pub async fn a_failed_job_keeps_its_reason_and_failure(store: Handle) {
@@ -146,11 +149,7 @@ pub async fn a_repeated_retry_returns_committed_until_the_next_change(store: Han
     let first = change(worker, &job, retry(secs(0), &[1]));
     commit(&store, 1, first.clone()).await;
     let again = claim_one(&store, 2, worker, 2).await;
-    assert_eq!(
-        commit(&store, 3, first.clone()).await,
-        CommitOutcome::Committed,
-        "although it runs again"
-    );
+    assert_eq!(commit(&store, 3, first.clone()).await, CommitOutcome::Committed, "although it runs again");
     assert_eq!(state(&store, id(1)).await, State::Running);
     assert_eq!(commit(&store, 4, change(worker, &again, done("x"))).await, CommitOutcome::Committed);
     assert_eq!(commit(&store, 5, first).await, CommitOutcome::Fenced, "another change followed");
@@ -303,11 +302,7 @@ pub async fn the_end_of_a_job_removes_its_deadline_timer(store: Handle) {
     for (job, outcome) in claimed.iter().zip(outcomes) {
         commit(&store, 1, change(worker, job, outcome)).await;
     }
-    assert_eq!(
-        fire_timers(&store, 2, 9).await.next_at,
-        Some(t(100)),
-        "the retried job keeps its deadline"
-    );
+    assert_eq!(fire_timers(&store, 2, 9).await.next_at, Some(t(100)), "the retried job keeps its deadline");
     let again = claim_one(&store, 2, worker, 2).await;
     commit(&store, 3, change(worker, &again, done("x"))).await;
     assert_eq!(fire_timers(&store, 4, 9).await.next_at, None, "the timers are deleted");

@@ -119,7 +119,7 @@ pub async fn nothing_is_claimed_from_a_paused_queue(store: Handle) {
     let (one, two) = (worker(&store, 1).await, worker(&store, 2).await);
     submit(&store, &jobs(1, 2)).await;
     claim_one(&store, 0, one, 1).await;
-    let earlier =  claim_one(&store, 0, two, 1).await;
+    let earlier = claim_one(&store, 0, two, 1).await;
     reap(&store, 0, one).await;
     let pause = AdminAction::PauseQueue(QUEUE.into());
     administer(&store, 1, pause.clone()).await;
@@ -147,7 +147,10 @@ pub async fn nothing_is_claimed_from_a_paused_queue(store: Handle) {
     administer(&store, 3, AdminAction::ResumeQueue(QUEUE.into())).await;
     assert_ne!(gates(&store, &[QUEUE]).await, before);
     let resume = AdminAction::ResumeQueue(QUEUE.into());
-    expect_reason(&store.control().administer(at(3), &resume, &actor()).await.expect("administer"), "not paused");
+    expect_reason(
+        &store.control().administer(at(3), &resume, &actor()).await.expect("administer"),
+        "not paused",
+    );
     let batch = store.claim(at(3), &claim_request(two, 5, 9)).await.expect("claim");
     assert!(batch.suspects && ids(&batch.jobs) == [id(3)], "{batch:?}");
 }
@@ -157,8 +160,11 @@ pub async fn a_queue_may_be_paused_before_it_is_used(store: Handle) {
     administer(&store, 0, AdminAction::PauseQueue(QUEUE.into())).await;
     submit(&store, &[job(1)]).await;
     assert!(claim_all(&store, 1, worker, 1).await.is_empty());
-    let unknown = AdminAction::ResumeQueue("nobody".into());
-    expect_reason(&store.control().administer(at(1), &unknown, &actor()).await.expect("administer"), "not paused");
+    let unknown = AdminAction::ResumeQueue("unknown".into());
+    expect_reason(
+        &store.control().administer(at(1), &unknown, &actor()).await.expect("administer"),
+        "not paused",
+    );
     administer(&store, 2, AdminAction::ResumeQueue(QUEUE.into())).await;
     assert_eq!(claim_all(&store, 2, worker, 2).await.len(), 1);
 }
@@ -277,7 +283,11 @@ pub async fn a_retry_by_hand_resets_the_job(store: Handle) {
         assert_eq!((summary.state, summary.reason, summary.finished_at), (State::Ready, None, None));
         assert_eq!((summary.attempts, kept.deaths, kept.crashes, summary.due_at), (0, 0, 0, t(100)));
         assert!(kept.spent.is_empty());
-        assert_eq!(kept.deadline_at, (n == 1).then(|| t(150)), "as long after the retry as it was after the submit");
+        assert_eq!(
+            kept.deadline_at,
+            (n == 1).then(|| t(150)),
+            "as long after the retry as it was after the submit"
+        );
     }
     assert!(gates(&store, &[QUEUE, TIMER_GATE]).await.iter().zip(before).all(|(now, before)| *now != before));
     assert_eq!(commit(&store, 101, change(worker, &claimed[1], done("late"))).await, CommitOutcome::Fenced);
@@ -391,7 +401,10 @@ pub async fn invalid_actions_are_refused_before_anything_is_written(store: Handl
         invalid(control.administer(at(0), &action, &actor()).await.expect_err(text), text);
     }
     for actor in [Actor::new("a\0"), Actor::new("ops").note("n".repeat(2_001))] {
-        invalid(control.act_on_jobs(at(0), &[id(1)], JobAction::Pause, &actor).await.expect_err("invalid"), "the ");
+        invalid(
+            control.act_on_jobs(at(0), &[id(1)], JobAction::Pause, &actor).await.expect_err("invalid"),
+            "the ",
+        );
         invalid(control.record_audit(at(0), "x", "y", &actor).await.expect_err("invalid"), "the ");
     }
     let live = Prune { state: State::Ready, before: t(9), kind: None, after: None, limit: 9 };

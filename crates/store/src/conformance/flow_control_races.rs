@@ -37,7 +37,7 @@ pub async fn jobs_of_one_serial_key_from_eight_submitters_run_one_at_a_time(stor
             let me = worker(&store, task as i64).await;
             for number in 1..2_000_000 {
                 let claimed = claim(&store, at(1), &claim_request(me, number, 9)).await;
-                // Memory outcomes at once: the submitters must have their turn.
+                // The memory store never waits, so the submitters must be let run.
                 tokio::task::yield_now().await;
                 assert!(claimed.len() <= 1, "one at a time");
                 for job in claimed {

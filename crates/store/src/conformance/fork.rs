@@ -168,7 +168,10 @@ pub async fn a_fork_copies_the_job_without_key_name_deadline_signals_and_context
     let (original, seen) = (view(&store, id(1)).await, view(&store, id(10)).await);
     assert_eq!((seen.summary.kind.as_str(), seen.summary.version), ("other", 7));
     assert_eq!((seen.summary.queue.as_str(), seen.summary.priority), ("side", 5));
-    assert_eq!((&seen.tags, &seen.options, &seen.input), (&original.tags, &original.options, &original.input));
+    assert_eq!(
+        (&seen.tags, &seen.options, &seen.input),
+        (&original.tags, &original.options, &original.input)
+    );
     assert_eq!((seen.summary.stage.as_deref(), &seen.data), (Some("Second"), &Some(large)));
     assert_eq!((seen.settings.timeout, &seen.settings.rate), (Some(secs(77)), &original.settings.rate));
     assert_eq!((seen.settings.unique, seen.deadline_at, seen.parent), (None, None, None));
@@ -185,7 +188,7 @@ pub async fn a_fork_copies_the_job_without_key_name_deadline_signals_and_context
     assert_eq!(
         act_on_job(&store, 902, 10, cancel(0)).await,
         ControlOutcome::CancelRequested,
-        "what its entries outcome is its to undo"
+        "it has to undo what its entries record"
     );
 }
 

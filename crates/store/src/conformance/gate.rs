@@ -79,8 +79,8 @@ pub async fn calls_that_add_no_ready_job_move_no_gate(store: Handle) {
     assert_eq!(moved(&store, &mut last).await, [false; 3], "an end, a stale release, an expiry");
     renew(&store, 10, worker).await;
     claim(&store, at(10), &claim_request(worker, 3, 3)).await;
-    let nobody = ReapRequest { dead: vec![], lapsed: true, limit: 9, crashes: MAX_CRASHES };
-    store.reap(at(11), &nobody).await.expect("reap");
+    let lapsed_only = ReapRequest { dead: vec![], lapsed: true, limit: 9, crashes: MAX_CRASHES };
+    store.reap(at(11), &lapsed_only).await.expect("reap");
     store.inspect().jobs(&all_jobs()).await.expect("jobs");
     assert_eq!(moved(&store, &mut last).await, [false; 3]);
     let stale = change(worker, &claimed[2], retry(secs(0), &[]));
@@ -89,9 +89,9 @@ pub async fn calls_that_add_no_ready_job_move_no_gate(store: Handle) {
 }
 
 pub async fn gates_of_unknown_queues_do_not_move(store: Handle) {
-    let before = gates(&store, &["nobody", QUEUE, "nothing"]).await;
+    let before = gates(&store, &["unknown", QUEUE, "nothing"]).await;
     submit(&store, &[job(1)]).await;
-    let after = gates(&store, &["nobody", QUEUE, "nothing"]).await;
+    let after = gates(&store, &["unknown", QUEUE, "nothing"]).await;
     assert_eq!((after[0], after[2]), (before[0], before[2]));
     assert_ne!(after[1], before[1], "the first job of a queue also moves its gate");
     assert!(gates(&store, &[]).await.is_empty());

@@ -65,10 +65,10 @@ pub async fn every_filter_selects_jobs(store: Handle) {
     let both = Filter { kind: Some(KIND.into()), queue: Some("side".into()), ..all_jobs() };
     assert!(list(&store, both).await.is_empty());
     for nothing in [
-        Filter { kind: Some("nobody".into()), ..all_jobs() },
-        Filter { queue: Some("nobody".into()), ..all_jobs() },
-        Filter { tag: Some("nobody".into()), ..all_jobs() },
-        Filter { key: Some("nobody".into()), ..all_jobs() },
+        Filter { kind: Some("unknown".into()), ..all_jobs() },
+        Filter { queue: Some("unknown".into()), ..all_jobs() },
+        Filter { tag: Some("unknown".into()), ..all_jobs() },
+        Filter { key: Some("unknown".into()), ..all_jobs() },
         Filter { before: Some(id(0)), ..all_jobs() },
         Filter { limit: 0, ..all_jobs() },
     ] {
@@ -86,7 +86,7 @@ pub async fn machines_are_found_by_stage_and_version(store: Handle) {
     assert_eq!(find(Some("Begin"), None, None).await, [3, 1].map(id));
     assert_eq!(find(Some("Begin"), Some(2), None).await, [id(3)]);
     assert_eq!(find(None, Some(1), Some(State::Ready)).await, [4, 2, 1].map(id));
-    assert!(find(Some("nobody"), None, None).await.is_empty() && find(None, Some(9), None).await.is_empty());
+    assert!(find(Some("unknown"), None, None).await.is_empty() && find(None, Some(9), None).await.is_empty());
     for job in claim(&store, at(0), &claim_request(me, 1, 9)).await {
         let outcome = if job.id == id(4) { failed(Reason::Stopped) } else { wait_for_signal("go", None) };
         commit(&store, 1, with_step(change(me, &job, outcome), step("Begin", "Ship", "1"))).await;
@@ -242,7 +242,11 @@ pub async fn children_are_listed_oldest_first(store: Handle) {
     assert_eq!(children(Some(id(3)), 1).await, [id(5)]);
     assert!(store.inspect().children(id(99), None, 9).await.expect("children").is_empty());
     let outcomes = store.submit(at(0), &[child(7)], claim_on_submit(worker, 1)).await.expect("submit");
-    assert_eq!(outcomes, [windlass_model::SubmitOutcome::New { claimed: None }], "a child is not claimed at submit");
+    assert_eq!(
+        outcomes,
+        [windlass_model::SubmitOutcome::New { claimed: None }],
+        "a child is not claimed at submit"
+    );
     for child in store.inspect().children(id(1), None, 9).await.expect("children") {
         assert_eq!(child, view(&store, child.id).await.summary, "lists and reads of one job agree");
     }

@@ -238,8 +238,12 @@ pub async fn a_repeated_change_writes_its_entries_once(store: Handle) {
     for (job, outcome) in claimed.iter().zip(outcomes) {
         let first = with_step(change(me, job, outcome), full_step(job));
         assert_eq!(commit(&store, 1, first.clone()).await, CommitOutcome::Committed);
-        assert_eq!(commit(&store, 2, first.clone()).await, CommitOutcome::Committed, "the same when repeated");
-        // The same revision with something else is the same change to the store, which settles whether it was there.
+        assert_eq!(
+            commit(&store, 2, first.clone()).await,
+            CommitOutcome::Committed,
+            "the same when repeated"
+        );
+        // Another step for the same revision counts as the same change: the store has committed that revision already.
         let other = StepWrites {
             context: vec![("other".into(), payload("x"))],
             ..journal_writes(vec![entry(5, "b", "y")])
@@ -256,12 +260,12 @@ pub async fn an_entry_number_is_used_once(store: Handle) {
     let (me, job) = with_entries(&store, 0..2).await;
     submit(&store, &[self::job(2)]).await;
     let other = claim_one(&store, 1, me, 2).await;
-    let claimed = StepWrites {
+    let duplicate = StepWrites {
         context: vec![("a".into(), payload("b"))],
         ..journal_writes(vec![entry(1, "again", "y")])
     };
     let twice = journal_writes(vec![entry(5, "a", "x"), entry(5, "b", "y")]);
-    for step in [claimed, twice] {
+    for step in [duplicate, twice] {
         let changes = [
             with_step(change(me, &job, Outcome::Next), step),
             with_step(change(me, &other, Outcome::Next), journal_writes(vec![entry(1, "mine", "z")])),

@@ -41,7 +41,11 @@ pub async fn a_renewal_reports_that_other_leases_have_lapsed(store: Handle) {
     assert_eq!(reports_lapsed(&renew(&store, end, one).await), Some(false), "no lapsed worker is left");
     let three = worker(&store, 3).await;
     store.retire_worker(at(end), three).await.expect("retire");
-    assert_eq!(reports_lapsed(&renew(&store, end + 1, one).await), Some(false), "a retired worker does not count");
+    assert_eq!(
+        reports_lapsed(&renew(&store, end + 1, one).await),
+        Some(false),
+        "a retired worker does not count"
+    );
 }
 
 pub async fn a_dead_worker_stays_dead(store: Handle) {
@@ -178,5 +182,9 @@ pub async fn a_renewal_can_end_the_solo_run_of_a_claim(store: Handle) {
     assert_eq!(reports_lapsed(&store.renew(at(2), &ended).await.expect("renew")), Some(false));
     reap(&store, 3, two).await;
     let kept = view(&store, id(1)).await;
-    assert_eq!((kept.deaths, kept.crashes), (2, 0), "its solo run had ended, so the death counts as no crash");
+    assert_eq!(
+        (kept.deaths, kept.crashes),
+        (2, 0),
+        "its solo run had ended, so the death counts as no crash"
+    );
 }

@@ -56,20 +56,22 @@ pub async fn a_claim_at_submit_racing_a_reap_leaves_no_job_stuck(store: Handle) 
                     .submit(at(1), &batch, claim_on_submit(dying, i64::from(k) + 1))
                     .await
                     .expect("submit");
-                claimed_at_submit += usize::from(matches!(outcomes[0], SubmitOutcome::New { claimed: Some(_) }));
+                claimed_at_submit +=
+                    usize::from(matches!(outcomes[0], SubmitOutcome::New { claimed: Some(_) }));
                 tokio::task::yield_now().await;
             }
             claimed_at_submit
         };
-        let (claimed_at_submit, reaped) = race(&store, submitter, |store| reap_until_done(store, 1, dying)).await;
+        let (claimed_at_submit, reaped) =
+            race(&store, submitter, |store| reap_until_done(store, 1, dying)).await;
         assert_eq!(reaped.returned, claimed_at_submit, "round {n}: every job claimed at submit was returned");
         assert_eq!(count(&store, State::Ready).await, JOBS_PER_ROUND as usize, "round {n}: nothing is stuck");
         drain(&store, n).await;
     }
 }
 
-/// Lets a commit of a round's jobs run against `other`, which outcomes how many jobs it got; each job must have
-/// gone to exactly one of them.
+/// Races a commit of a round's jobs with `other`, which returns how many jobs it got. Expects that each job went to
+/// exactly one of them; those of `other` end in `state`.
 async fn race_with_commit<F>(
     store: &Handle,
     n: u32,

@@ -35,6 +35,7 @@ pub mod journal;
 pub mod kit;
 pub mod lease;
 pub mod lost_children;
+pub mod lost_claims;
 pub mod machine;
 pub mod maintenance_races;
 pub mod prune;
@@ -42,11 +43,10 @@ pub mod races;
 pub mod random_sequences;
 pub mod rate;
 pub mod reap;
-pub mod restate;
-pub mod restore;
 pub mod schedule;
 pub mod serial;
 pub mod signal;
+pub mod stage_updates;
 pub mod state_table;
 pub mod submit;
 pub mod timers;
@@ -138,7 +138,7 @@ macro_rules! conformance {
                 a_renewal_lists_open_claims_which_can_be_released_by_number
                 a_renewal_can_end_the_solo_run_of_a_claim
             }
-            restore {
+            lost_claims {
                 a_lost_claim_commits_nothing
                 no_part_of_a_change_of_a_lost_claim_is_written
                 a_change_that_another_claim_wrote_is_not_a_repeat
@@ -225,7 +225,7 @@ macro_rules! conformance {
                 an_invalid_step_is_refused_alone
                 a_suspect_that_completes_a_step_is_an_ordinary_job
             }
-            restate {
+            stage_updates {
                 a_ready_machine_is_claimed_in_its_new_version
                 other_handles_claim_a_machine_in_its_new_version
                 a_parked_machine_stays_parked_and_wakes_in_its_new_version
@@ -619,7 +619,7 @@ mod tests {
             include_str!("flow_control_races.rs"),
             include_str!("wake_races.rs"),
             include_str!("machine.rs"),
-            include_str!("restate.rs"),
+            include_str!("stage_updates.rs"),
             include_str!("signal.rs"),
             include_str!("wait.rs"),
             include_str!("children.rs"),
@@ -633,7 +633,7 @@ mod tests {
             include_str!("unwind.rs"),
             include_str!("fork.rs"),
             include_str!("interleave.rs"),
-            include_str!("restore.rs"),
+            include_str!("lost_claims.rs"),
         ];
         for line in files.iter().flat_map(|file| file.lines()) {
             let Some(rest) = line.strip_prefix("pub async fn ") else { continue };

@@ -1,4 +1,4 @@
-//! Several handles at the same rows at once. Whoever wins, nothing happens twice and nothing is stuck.
+//! Races: several handles use the same rows at once. Whichever wins, nothing happens twice and no job is stuck.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -17,12 +17,12 @@ use windlass_model::{
 use super::kit::*;
 use crate::{ClaimRequest, ReapReport, ReapRequest};
 
-/// How often two sides are let loose on each other.
+/// How often a race is repeated.
 pub(super) const ROUNDS: u32 = 25;
 /// Jobs per round.
 pub(super) const JOBS_PER_ROUND: u32 = 8;
 
-/// Runs `tasks` copies of `work` at once, each on a handle of its own, and collects their outcomes.
+/// Runs `tasks` copies of `work` at once, each on its own handle. Returns their results in order.
 pub(super) async fn run_concurrently<T, F>(
     store: &Handle,
     tasks: usize,
@@ -42,12 +42,12 @@ where
             (n, work.await)
         });
     }
-    let mut outcomes: Vec<_> = set.join_all().await;
-    outcomes.sort_by_key(|(n, _)| *n);
-    outcomes.into_iter().map(|(_, answer)| answer).collect()
+    let mut results: Vec<_> = set.join_all().await;
+    results.sort_by_key(|(n, _)| *n);
+    results.into_iter().map(|(_, result)| result).collect()
 }
 
-/// Lets two different things happen at once, each on a handle of its own.
+/// Runs two futures at once, each on its own handle.
 pub(super) async fn race<A, B>(
     store: &Handle,
     one: impl FnOnce(Handle) -> A,
@@ -68,22 +68,22 @@ where
         start.wait().await;
         other.await
     });
-    (one.await.expect("the one side"), other.await.expect("the other side"))
+    (one.await.expect("the first task"), other.await.expect("the second task"))
 }
 
-/// Declares a worker dead and walks until nothing is left.
+/// Declares a worker dead and reaps until nothing is left. Returns the sums.
 pub(super) async fn reap_until_done(store: Handle, now: u64, dead: WorkerId) -> ReapReport {
-    let mut sweep = ReapRequest { dead: vec![dead], lapsed: false, limit: 2, crashes: MAX_CRASHES };
+    let mut request = ReapRequest { dead: vec![dead], lapsed: false, limit: 2, crashes: MAX_CRASHES };
     let mut sum = ReapReport::default();
     loop {
-        let reaped = store.reap(at(now), &sweep).await.expect("reap");
+        let reaped = store.reap(at(now), &request).await.expect("reap");
         sum.workers.extend(reaped.workers);
         sum.returned += reaped.returned;
         sum.poisoned += reaped.poisoned;
         if !reaped.more {
             return sum;
         }
-        sweep.dead.clear();
+        request.dead.clear();
     }
 }
 
@@ -96,7 +96,7 @@ pub(super) async fn claimed_round(store: &Handle, n: u32) -> (WorkerId, Vec<Clai
     (worker, claimed)
 }
 
-/// Takes everything ready out of the way of the next round, and says how many jobs that were.
+/// Claims all ready jobs and suspects, so that the next round starts with none.
 pub(super) async fn drain(store: &Handle, n: u32) -> Vec<ClaimedJob> {
     let worker = worker(store, 2_000_000 + i64::from(n)).await;
     let mut claimed = claim(store, at(1), &claim_request(worker, 1, 100_000)).await;
@@ -122,7 +122,7 @@ pub async fn eight_claimers_claim_each_job_once(store: Handle) {
         async move {
             let worker = worker(&store, n as i64 + 1).await;
             let mut mine: Vec<JobId> = Vec::new();
-            // Jobs that others are taking are skipped, so an empty claim is not the end.
+            // Jobs that others are claiming are skipped, so an empty claim does not mean that none is left.
             for number in 1..2_000 {
                 let batch = claim(&store, at(1), &claim_request(worker, number, 37)).await;
                 assert!(batch.len() <= 37 && batch.iter().all(|job| job.epoch == Epoch(0)));
@@ -145,7 +145,7 @@ pub async fn eight_submitters_create_one_job_per_key(store: Handle) {
     const KEYS: u32 = 120;
     let outcomes = run_concurrently(&store, 8, |n, store| async move {
         let mut outcomes = Vec::new();
-        // Each goes through the keys from another place and in another direction: locks meet in every order.
+        // Each task starts at another key, and every second one goes backwards: locks are taken in different orders.
         let mut keys: Vec<u32> = (0..KEYS).map(|key| (key + n as u32 * 17) % KEYS).collect();
         if n % 2 == 1 {
             keys.reverse();
@@ -158,21 +158,21 @@ pub async fn eight_submitters_create_one_job_per_key(store: Handle) {
                     ..NewJob::new(id(n as u32 * KEYS + key), KIND, QUEUE, payload(&key.to_string()))
                 })
                 .collect();
-            let told = store.submit(at(0), &batch, None).await.expect("submit");
-            outcomes.extend(chunk.iter().copied().zip(batch.iter().map(|job| job.id)).zip(told));
+            let submitted = store.submit(at(0), &batch, None).await.expect("submit");
+            outcomes.extend(chunk.iter().copied().zip(batch.iter().map(|job| job.id)).zip(submitted));
         }
         outcomes
     })
     .await;
     let mut owners: BTreeMap<u32, JobId> = BTreeMap::new();
-    for ((key, id), told) in outcomes.iter().flatten() {
-        if matches!(told, SubmitOutcome::New { .. }) {
+    for ((key, id), outcome) in outcomes.iter().flatten() {
+        if matches!(outcome, SubmitOutcome::New { .. }) {
             assert_eq!(owners.insert(*key, *id), None, "key {key} was given twice");
         }
     }
     assert_eq!(owners.len(), KEYS as usize);
-    for ((key, _), told) in outcomes.iter().flatten() {
-        match told {
+    for ((key, _), outcome) in outcomes.iter().flatten() {
+        match outcome {
             SubmitOutcome::New { .. } => {}
             SubmitOutcome::Existing { id, same_input } => assert_eq!((*id, *same_input), (owners[key], true)),
             other => panic!("key {key}: {other:?}"),
@@ -188,22 +188,22 @@ pub async fn eight_submitters_of_the_same_ids_create_each_job_once(store: Handle
             if task % 2 == 1 {
                 batch.reverse();
             }
-            let told = store.submit(at(0), &batch, None).await.expect("submit");
-            batch.into_iter().map(|job| job.id).zip(told).collect::<Vec<_>>()
+            let submitted = store.submit(at(0), &batch, None).await.expect("submit");
+            batch.into_iter().map(|job| job.id).zip(submitted).collect::<Vec<_>>()
         })
         .await;
         let mut new = BTreeSet::new();
-        for (id, told) in outcomes.into_iter().flatten() {
-            match told {
+        for (id, outcome) in outcomes.into_iter().flatten() {
+            match outcome {
                 SubmitOutcome::New { claimed: None } => assert!(new.insert(id), "{id} was new twice"),
-                told => assert_eq!(told, SubmitOutcome::Repeated),
+                outcome => assert_eq!(outcome, SubmitOutcome::Repeated),
             }
         }
         assert_eq!((new.len(), drain(&store, n).await.len()), (50, 50));
     }
 }
 
-/// Expects that every job went back exactly once.
+/// Expects that every job was returned exactly once.
 pub(super) async fn expect_each_returned_once(store: &Handle, n: u32, claimed: &[ClaimedJob]) {
     for job in claimed {
         let kept = view(store, job.id).await;
@@ -223,7 +223,7 @@ pub async fn two_reapers_return_each_job_once(store: Handle) {
         let sums = run_concurrently(&store, 2, |_, store| reap_until_done(store, 1, worker)).await;
         let declared = sums.iter().map(|reaped| reaped.workers.len()).sum::<usize>();
         assert_eq!(declared, 1, "round {n}: it was declared dead once");
-        // A reaper skips what the other is walking, so what both left is walked by the next tick.
+        // A reaper skips claims that the other has locked; what both skipped is left to the next call.
         let rest = reap_until_done(store.clone(), 1, worker).await;
         let returned = sums.iter().map(|reaped| reaped.returned).sum::<usize>() + rest.returned;
         assert_eq!(returned, claimed.len(), "round {n}");
@@ -235,10 +235,10 @@ pub async fn two_reapers_return_each_job_once(store: Handle) {
 pub async fn two_concurrent_retirements_return_each_job_once(store: Handle) {
     for n in 0..ROUNDS {
         let (worker, claimed) = claimed_round(&store, n).await;
-        let handed = run_concurrently(&store, 2, |_, store| async move {
+        let returned = run_concurrently(&store, 2, |_, store| async move {
             store.retire_worker(at(1), worker).await.expect("retire")
         });
-        assert_eq!(handed.await.iter().sum::<usize>(), JOBS_PER_ROUND as usize, "round {n}");
+        assert_eq!(returned.await.iter().sum::<usize>(), JOBS_PER_ROUND as usize, "round {n}");
         expect_each_returned_once(&store, n, &claimed).await;
     }
 }
@@ -300,7 +300,7 @@ pub async fn two_concurrent_identical_claims_claim_once(store: Handle) {
         let worker = worker(&store, i64::from(n) + 1).await;
         submit(&store, &jobs(n * JOBS_PER_ROUND, JOBS_PER_ROUND)).await;
         let batches = run_concurrently(&store, 2, |_, store| async move {
-            // The answer of the first send was lost on the way, and the store may be at it still.
+            // The result of the first call was lost, and the store may still be executing it.
             loop {
                 match store.claim(at(1), &claim_request(worker, 1, 3)).await {
                     Ok(batch) => return ids(&batch.jobs),
@@ -333,8 +333,8 @@ pub async fn concurrent_calls_of_all_kinds_lose_no_job(store: Handle) {
                 let me = WorkerId(next_worker.fetch_add(1, SeqCst) as i64);
                 let new = crate::NewWorker { id: me, ..new_worker(0) };
                 assert!(store.register_worker(at(0), &new).await.expect("register"));
-                let wanted = ClaimRequest { solo: turn % 3 == 1, ..claim_request(me, 1, 9) };
-                let claimed = claim(&store, at(0), &wanted).await;
+                let request = ClaimRequest { solo: turn % 3 == 1, ..claim_request(me, 1, 9) };
+                let claimed = claim(&store, at(0), &request).await;
                 let outcome = |n: usize| match (n + turn as usize) % 5 {
                     0 => retry(secs(0), &[]),
                     1 => retry(secs(1), &[]),
@@ -346,12 +346,12 @@ pub async fn concurrent_calls_of_all_kinds_lose_no_job(store: Handle) {
                 let results = store.commit(at(5 + turn), &changes[..keep]).await.expect("commit");
                 assert!(
                     results.iter().all(|result| *result == CommitOutcome::Committed),
-                    "only this worker had them"
+                    "only this worker holds them"
                 );
                 let ended =
                     changes[..keep].iter().filter(|c| matches!(c.outcome, windlass_model::Outcome::Done(_)));
                 finished.fetch_add(ended.count(), SeqCst);
-                // The rest it loses: by leaving, by dying, or by being reaped by all its neighbours.
+                // It loses the rest, because it retires or is reaped.
                 match (task + turn as usize) % 3 {
                     0 => drop(store.retire_worker(at(5 + turn), me).await.expect("retire")),
                     _ => drop(reap_until_done(store.clone(), 5 + turn, me).await),
@@ -360,11 +360,11 @@ pub async fn concurrent_calls_of_all_kinds_lose_no_job(store: Handle) {
         }
     })
     .await;
-    // What two reapers left to each other, and what still waits.
+    // What two reapers left to each other, and what is still scheduled.
     reap_until_done(store.clone(), 900, WorkerId(-1)).await;
     store.fire_timers(at(2_000), 100_000).await.expect("timers");
     let (done, ready) = (count(&store, State::Done).await, count(&store, State::Ready).await);
-    assert_eq!(done, finished.load(SeqCst), "what was committed is there");
+    assert_eq!(done, finished.load(SeqCst), "every commit is kept");
     let failed = count(&store, State::Failed).await;
     assert_eq!(done + ready + failed, JOBS, "nothing is lost or stuck");
     let counts = store.inspect().state_counts(10_000).await.expect("state counts");

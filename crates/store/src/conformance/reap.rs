@@ -1,16 +1,16 @@
-//! Returning the jobs of lost workers: who is dead, what becomes of suspects, what is poison.
+//! Reaping: which workers are dead, and whether their jobs are returned or poisoned.
 
 use windlass_model::{ClaimNo, CommitOutcome, Epoch, NewJob, Reason, Rev, State, WorkerId, failure::class};
 
 use super::kit::*;
 use crate::{Error, ReapReport, ReapRequest, RenewRequest};
 
-fn sweep(dead: &[WorkerId], lapsed: bool, limit: usize) -> ReapRequest {
+fn request(dead: &[WorkerId], lapsed: bool, limit: usize) -> ReapRequest {
     ReapRequest { dead: dead.to_vec(), lapsed, limit, crashes: MAX_CRASHES }
 }
 
-async fn walk(store: &Handle, now: u64, sweep: &ReapRequest) -> ReapReport {
-    store.reap(at(now), sweep).await.expect("reap")
+async fn reap_with(store: &Handle, now: u64, request: &ReapRequest) -> ReapReport {
+    store.reap(at(now), request).await.expect("reap")
 }
 
 pub async fn the_jobs_of_a_worker_reported_dead_are_returned(store: Handle) {
@@ -18,7 +18,7 @@ pub async fn the_jobs_of_a_worker_reported_dead_are_returned(store: Handle) {
     submit(&store, &jobs(1, 3)).await;
     claim(&store, at(0), &claim_request(one, 1, 2)).await;
     claim(&store, at(0), &claim_request(two, 1, 1)).await;
-    let reaped = walk(&store, 1, &sweep(&[one, one, WorkerId(99)], false, 10)).await;
+    let reaped = reap_with(&store, 1, &request(&[one, one, WorkerId(99)], false, 10)).await;
     assert_eq!(reaped, ReapReport { workers: vec![one], returned: 2, poisoned: 0, more: false });
     for n in 1..=2 {
         let kept = view(&store, id(n)).await;
@@ -26,7 +26,7 @@ pub async fn the_jobs_of_a_worker_reported_dead_are_returned(store: Handle) {
         assert_eq!((kept.deaths, kept.crashes, kept.summary.attempts), (1, 0, 0));
     }
     assert_eq!(state(&store, id(3)).await, State::Running);
-    let again = walk(&store, 2, &sweep(&[one], false, 10)).await;
+    let again = reap_with(&store, 2, &request(&[one], false, 10)).await;
     assert_eq!(again, ReapReport::default(), "once dead, it is not declared dead again");
     let workers = store.inspect().workers().await.expect("workers");
     let alive: Vec<_> = workers.iter().map(|worker| (worker.alive, worker.claims)).collect();
@@ -41,13 +41,17 @@ pub async fn a_worker_whose_lease_lapsed_is_reaped_only_on_request(store: Handle
     renew(&store, 500, two).await;
     let end = LEASE.as_secs();
     assert_eq!(
-        walk(&store, end - 1, &sweep(&[], true, 10)).await,
+        reap_with(&store, end - 1, &request(&[], true, 10)).await,
         ReapReport::default(),
-        "a moment too early"
+        "a second too early"
     );
-    assert_eq!(walk(&store, end, &sweep(&[], false, 10)).await, ReapReport::default(), "nobody asked");
+    assert_eq!(
+        reap_with(&store, end, &request(&[], false, 10)).await,
+        ReapReport::default(),
+        "not requested"
+    );
     assert_eq!(state(&store, id(1)).await, State::Running);
-    let reaped = walk(&store, end, &sweep(&[], true, 10)).await;
+    let reaped = reap_with(&store, end, &request(&[], true, 10)).await;
     assert_eq!(reaped, ReapReport { workers: vec![one], returned: 1, poisoned: 0, more: false });
     assert_eq!((state(&store, id(1)).await, state(&store, id(2)).await), (State::Ready, State::Running));
 }
@@ -60,8 +64,8 @@ pub async fn jobs_that_left_their_claim_are_not_returned(store: Handle) {
     let claimed = claim(&store, at(0), &claim_request(one, 1, 6)).await;
     commit(&store, 1, change(one, &claimed[0], done("x"))).await;
     commit(&store, 1, change(one, &claimed[1], retry(secs(90), &[]))).await;
-    let handed: Vec<_> = claimed[2..4].iter().map(|job| job_claim(one, job)).collect();
-    store.release(at(1), &handed).await.expect("release");
+    let released: Vec<_> = claimed[2..4].iter().map(|job| job_claim(one, job)).collect();
+    store.release(at(1), &released).await.expect("release");
     let third = claim_one(&store, 1, two, 1).await;
     assert_eq!(third.id, id(3));
     fire_timers(&store, 2, 9).await;
@@ -90,16 +94,16 @@ pub async fn a_reap_is_bounded_and_reports_that_more_is_left(store: Handle) {
         claim(&store, at(0), &claim_request(one, number, 2)).await;
         claim(&store, at(0), &claim_request(two, number, 2)).await;
     }
-    let first = walk(&store, 1, &sweep(&[one, two], false, 3)).await;
+    let first = reap_with(&store, 1, &request(&[one, two], false, 3)).await;
     assert_eq!(first, ReapReport { workers: vec![one, two], returned: 6, poisoned: 0, more: true });
     assert!(
         matches!(store.claim(at(1), &claim_request(two, 9, 1)).await, Err(Error::Dead)),
-        "dead before it is walked"
+        "it is dead before its claims are reaped"
     );
     let mut returned = first.returned;
     let mut calls = 1;
     loop {
-        let next = walk(&store, 2, &sweep(&[], false, 3)).await;
+        let next = reap_with(&store, 2, &request(&[], false, 3)).await;
         assert!(next.workers.is_empty());
         (returned, calls) = (returned + next.returned, calls + 1);
         if !next.more {
@@ -115,12 +119,12 @@ pub async fn a_lost_attempt_is_in_the_history(store: Handle) {
     submit(&store, &[job(1)]).await;
     claim_one(&store, 3, one, 1).await;
     reap(&store, 8, one).await;
-    let tried = history(&store, id(1)).await;
-    assert_eq!((tried.len(), tried[0].epoch, tried[0].worker), (1, Epoch(0), one));
-    assert_eq!((tried[0].started_at, tried[0].ended_at), (t(3), t(8)));
-    assert_eq!(tried[0].failure.class, class::LOST);
-    assert!(tried[0].failure.message.contains(&one.to_string()), "{}", tried[0].failure.message);
-    assert_eq!(view(&store, id(1)).await.failure, Some(tried[0].failure.clone()));
+    let attempts = history(&store, id(1)).await;
+    assert_eq!((attempts.len(), attempts[0].epoch, attempts[0].worker), (1, Epoch(0), one));
+    assert_eq!((attempts[0].started_at, attempts[0].ended_at), (t(3), t(8)));
+    assert_eq!(attempts[0].failure.class, class::LOST);
+    assert!(attempts[0].failure.message.contains(&one.to_string()), "{}", attempts[0].failure.message);
+    assert_eq!(view(&store, id(1)).await.failure, Some(attempts[0].failure.clone()));
 }
 
 pub async fn only_deaths_during_solo_runs_count_and_the_limit_poisons(store: Handle) {
@@ -142,9 +146,9 @@ pub async fn only_deaths_during_solo_runs_count_and_the_limit_poisons(store: Han
             assert_eq!((kept.summary.reason, kept.summary.finished_at), (Some(Reason::Poison), Some(t(2))));
         }
     }
-    let tried = history(&store, id(1)).await;
-    assert_eq!(tried.len(), 4);
-    assert!(tried.iter().all(|attempt| attempt.failure.class == class::LOST));
+    let attempts = history(&store, id(1)).await;
+    assert_eq!(attempts.len(), 4);
+    assert!(attempts.iter().all(|attempt| attempt.failure.class == class::LOST));
     let last = worker(&store, 9).await;
     let batch = store.claim(at(3), &claim_request(last, 1, 9)).await.expect("claim");
     assert!(batch.jobs.is_empty() && !batch.suspects);
@@ -153,12 +157,16 @@ pub async fn only_deaths_during_solo_runs_count_and_the_limit_poisons(store: Han
 
 pub async fn a_limit_of_zero_poisons_at_the_first_death_during_a_solo_run(store: Handle) {
     let (one, job) = running_job(&store, 1).await;
-    let mut harsh = ReapRequest { crashes: 0, ..sweep(&[one], false, 9) };
-    assert_eq!(walk(&store, 1, &harsh).await.returned, 1, "in company nobody is blamed");
+    let mut strict = ReapRequest { crashes: 0, ..request(&[one], false, 9) };
+    assert_eq!(
+        reap_with(&store, 1, &strict).await.returned,
+        1,
+        "a death that was not during a solo run counts as no crash"
+    );
     let two = worker(&store, 2).await;
     claim(&store, at(1), &solo_claim_request(two, 1)).await;
-    harsh.dead = vec![two];
-    assert_eq!(walk(&store, 2, &harsh).await.poisoned, 1);
+    strict.dead = vec![two];
+    assert_eq!(reap_with(&store, 2, &strict).await.poisoned, 1);
     assert_eq!(commit(&store, 3, change(one, &job, done("x"))).await, CommitOutcome::Fenced);
 }
 
@@ -170,9 +178,9 @@ pub async fn poisoning_a_job_removes_its_deadline_timer(store: Handle) {
     reap(&store, 1, one).await;
     let two = worker(&store, 2).await;
     claim(&store, at(1), &solo_claim_request(two, 1)).await;
-    let harsh = ReapRequest { crashes: 1, ..sweep(&[two], false, 9) };
-    assert_eq!(walk(&store, 2, &harsh).await.poisoned, 1);
-    assert_eq!(fire_timers(&store, 3, 9).await.next_at, None, "the timer is gone, not just without effect");
+    let strict = ReapRequest { crashes: 1, ..request(&[two], false, 9) };
+    assert_eq!(reap_with(&store, 2, &strict).await.poisoned, 1);
+    assert_eq!(fire_timers(&store, 3, 9).await.next_at, None, "the timer is deleted");
     assert_eq!(fire_timers(&store, 60, 9).await.expired, 0);
     assert_eq!(view(&store, id(1)).await.summary.reason, Some(Reason::Poison));
 }
@@ -203,15 +211,11 @@ pub async fn a_settled_claim_is_not_reaped(store: Handle) {
 }
 
 pub async fn reaping_no_worker_does_nothing(store: Handle) {
-    assert_eq!(walk(&store, 0, &sweep(&[], true, 9)).await, ReapReport::default());
+    assert_eq!(reap_with(&store, 0, &request(&[], true, 9)).await, ReapReport::default());
     let one = worker(&store, 1).await;
-    assert_eq!(walk(&store, 1, &sweep(&[], true, 9)).await, ReapReport::default());
-    let reaped = walk(&store, 1, &sweep(&[one], false, 0)).await;
-    assert_eq!(
-        (reaped.workers, reaped.more),
-        (vec![one], false),
-        "with nothing claimed there is nothing to walk"
-    );
+    assert_eq!(reap_with(&store, 1, &request(&[], true, 9)).await, ReapReport::default());
+    let reaped = reap_with(&store, 1, &request(&[one], false, 0)).await;
+    assert_eq!((reaped.workers, reaped.more), (vec![one], false), "it had no claims");
 }
 
 pub async fn a_reaped_job_keeps_its_rank(store: Handle) {

@@ -1,4 +1,4 @@
-//! Signals: whatever comes before or after the other, a job is woken once and is shown each signal once.
+//! Signals: whether a signal or the wait comes first, a job is woken once and gets each signal once.
 
 use windlass_model::{
     ClaimedJob, CommitOutcome, NewJob, Outcome, Reason, State, SubmitOutcome, WaitCondition, WorkerId,
@@ -10,7 +10,7 @@ use crate::{JobAction, SignalOutcome};
 pub(super) const WOKE: SignalOutcome = SignalOutcome::Delivered { woke: true };
 pub(super) const KEPT: SignalOutcome = SignalOutcome::Delivered { woke: false };
 
-/// Submits the `n`th job, claims it and parks it a second after the beginning.
+/// Submits and claims job `n`, and parks it at second 1.
 pub(super) async fn parked(store: &Handle, n: u32, wait: Outcome) -> WorkerId {
     let (me, job) = running_job(store, n).await;
     assert_eq!(commit(store, 1, change(me, &job, wait)).await, CommitOutcome::Committed);
@@ -18,12 +18,12 @@ pub(super) async fn parked(store: &Handle, n: u32, wait: Outcome) -> WorkerId {
     me
 }
 
-/// A signal to the first job; what it says is its dedup id.
+/// A signal to job 1, whose payload is its dedup id.
 pub(super) fn to_first(name: &str, dedup: &str) -> windlass_model::NewSignal {
     signal(id(1), name, dedup, dedup)
 }
 
-/// Commits a job and consumes what it was shown.
+/// Commits an outcome and consumes the signals that the step got.
 pub(super) async fn commit_and_consume(
     store: &Handle,
     now: u64,
@@ -73,11 +73,11 @@ pub async fn a_signal_is_delivered_once(store: Handle) {
     );
     assert_eq!(send(&store, 3, std::slice::from_ref(&go)).await, [SignalOutcome::Duplicate]);
     let other = signal(id(1), "go", "a", "another text");
-    assert_eq!(send(&store, 3, &[other]).await, [SignalOutcome::Duplicate], "the dedup id says so alone");
+    assert_eq!(send(&store, 3, &[other]).await, [SignalOutcome::Duplicate], "only the dedup id is compared");
     let job = claim_one(&store, 4, me, 2).await;
     assert_eq!(texts(&job.inbox), ["a"]);
     commit_and_consume(&store, 5, me, &job, wait_for_signal("go", None)).await;
-    assert_eq!(send(&store, 6, &[go]).await, [SignalOutcome::Duplicate], "though it was consumed");
+    assert_eq!(send(&store, 6, &[go]).await, [SignalOutcome::Duplicate], "although it was consumed");
     assert_eq!(state(&store, id(1)).await, State::Waiting);
     assert_eq!(send(&store, 7, &[to_first("go", "b")]).await, [WOKE]);
 }
@@ -90,7 +90,7 @@ pub async fn a_signal_of_another_name_stays_in_the_inbox(store: Handle) {
     assert_eq!((waiting.arrived, waiting.pending, waiting.until), (vec!["stop".to_owned()], 0, None));
     assert_eq!(send(&store, 3, &[to_first("go", "b")]).await, [WOKE]);
     let job = claim_one(&store, 3, me, 2).await;
-    assert_eq!(texts(&job.inbox), ["b"], "only what it waits for is handed over");
+    assert_eq!(texts(&job.inbox), ["b"], "a claim returns only signals that the job waits for");
     commit_and_consume(&store, 4, me, &job, wait_for_signal("stop", None)).await;
     let job = claim_one(&store, 4, me, 3).await;
     assert_eq!(texts(&job.inbox), ["a"]);
@@ -132,25 +132,29 @@ pub async fn a_wait_may_select_every_signal_of_a_name(store: Handle) {
 }
 
 pub async fn a_full_inbox_refuses_signals(store: Handle) {
-    let most = store.limits().inbox;
+    let limit = store.limits().inbox;
     let (me, job) = running_job(&store, 1).await;
-    let signals: Vec<_> = (0..most + 2).map(|n| to_first(&format!("s{}", n % 3), &n.to_string())).collect();
-    let told = send(&store, 1, &signals).await;
-    assert!(told[..most].iter().all(|told| *told == KEPT));
-    assert_eq!(told[most..], [SignalOutcome::Full, SignalOutcome::Full]);
-    assert_eq!(send(&store, 2, &signals[..1]).await, [SignalOutcome::Duplicate], "which is told first");
-    assert_eq!(inbox(&store, 1).await.len(), most);
+    let signals: Vec<_> = (0..limit + 2).map(|n| to_first(&format!("s{}", n % 3), &n.to_string())).collect();
+    let outcomes = send(&store, 1, &signals).await;
+    assert!(outcomes[..limit].iter().all(|outcome| *outcome == KEPT));
+    assert_eq!(outcomes[limit..], [SignalOutcome::Full, SignalOutcome::Full]);
+    assert_eq!(
+        send(&store, 2, &signals[..1]).await,
+        [SignalOutcome::Duplicate],
+        "a duplicate is recognised first"
+    );
+    assert_eq!(inbox(&store, 1).await.len(), limit);
     commit(&store, 2, change(me, &job, wait_for_signal("s1", None))).await;
     let job = claim_one(&store, 2, me, 2).await;
     commit_and_consume(&store, 3, me, &job, Outcome::Next).await;
     assert_eq!(
-        send(&store, 3, &signals[most..]).await,
+        send(&store, 3, &signals[limit..]).await,
         [KEPT, SignalOutcome::Full],
         "as many as were consumed"
     );
-    let last = store.inspect().inbox(id(1), most + 1).await.expect("inbox");
+    let last = store.inspect().inbox(id(1), limit + 1).await.expect("inbox");
     assert!(last.windows(2).all(|pair| pair[0].number < pair[1].number), "in the order they came");
-    assert_eq!(texts(&last).last(), Some(&most.to_string()));
+    assert_eq!(texts(&last).last(), Some(&limit.to_string()));
 }
 
 pub async fn ended_and_unknown_jobs_accept_no_signals(store: Handle) {
@@ -161,9 +165,9 @@ pub async fn ended_and_unknown_jobs_accept_no_signals(store: Handle) {
         commit(&store, 1, change(me, job, outcome)).await;
     }
     let signals: Vec<_> = [1, 2, 3, 9].map(|n| signal(id(n), "go", "a", "a")).into();
-    let told = send(&store, 2, &signals).await;
+    let outcomes = send(&store, 2, &signals).await;
     let ended = [State::Done, State::Failed, State::Cancelled].map(SignalOutcome::Ended);
-    assert_eq!((&told[..3], told[3]), (ended.as_slice(), SignalOutcome::Unknown));
+    assert_eq!((&outcomes[..3], outcomes[3]), (ended.as_slice(), SignalOutcome::Unknown));
     act_on_job(&store, 3, 2, JobAction::Retry).await;
     assert_eq!(send(&store, 3, &signals[1..2]).await, [KEPT], "it was not delivered before");
     assert!(send(&store, 3, &[]).await.is_empty());
@@ -186,7 +190,7 @@ pub async fn a_signal_during_a_step_is_not_lost(store: Handle) {
     let job = claim_one(&store, 3, me, 2).await;
     assert_eq!(send(&store, 4, &[to_first("go", "b")]).await, [KEPT]);
     commit_and_consume(&store, 5, me, &job, Outcome::Next).await;
-    assert_eq!(inbox(&store, 1).await, ["b"], "what the step was not shown");
+    assert_eq!(inbox(&store, 1).await, ["b"], "the step did not get it");
     commit(&store, 6, change(me, &after_step(&job), wait_for_signal("go", None))).await;
     assert_eq!(texts(&selected_signals(&claim_one(&store, 6, me, 3).await)), ["b"]);
 }
@@ -195,7 +199,7 @@ pub async fn signals_are_consumed_only_by_committed_steps(store: Handle) {
     let me = parked(&store, 1, wait_for_signal("go", None)).await;
     send(&store, 2, &[to_first("go", "a"), to_first("go", "b")]).await;
     let first = claim_one(&store, 2, me, 2).await;
-    // A retry, a release and a death show the same again.
+    // After a retry, a release and a reap, the next attempt gets the same signals.
     commit(&store, 3, change(me, &first, retry(secs(0), &[]))).await;
     let second = claim_one(&store, 3, me, 3).await;
     assert_eq!((&second.inbox, &second.wait), (&first.inbox, &first.wait));
@@ -206,14 +210,14 @@ pub async fn signals_are_consumed_only_by_committed_steps(store: Handle) {
     let two = worker(&store, 2).await;
     let fourth = claim(&store, at(5), &solo_claim_request(two, 1)).await.remove(0);
     assert_eq!(fourth.inbox, first.inbox);
-    // Whoever lost its claim consumes nothing.
+    // A fenced change consumes nothing.
     assert_eq!(commit_and_consume(&store, 6, me, &third, Outcome::Next).await, CommitOutcome::Fenced);
     assert_eq!(inbox(&store, 1).await, ["a", "b"]);
-    let go = with_step(change(two, &fourth, Outcome::Next), consume(&fourth));
-    assert_eq!(commit(&store, 7, go.clone()).await, CommitOutcome::Committed);
+    let next = with_step(change(two, &fourth, Outcome::Next), consume(&fourth));
+    assert_eq!(commit(&store, 7, next.clone()).await, CommitOutcome::Committed);
     send(&store, 8, &[to_first("go", "c")]).await;
-    assert_eq!(commit(&store, 9, go).await, CommitOutcome::Committed, "a lost answer");
-    assert_eq!(inbox(&store, 1).await, ["b", "c"], "consumes nothing more");
+    assert_eq!(commit(&store, 9, next).await, CommitOutcome::Committed, "the same when repeated");
+    assert_eq!(inbox(&store, 1).await, ["b", "c"], "the repeat consumes nothing more");
     let seen = view(&store, id(1)).await;
     assert_eq!((seen.wait, seen.until), (None, None), "it waits for nothing now");
 }
@@ -224,7 +228,7 @@ pub async fn a_job_may_be_submitted_with_signals(store: Handle) {
     let new = NewJob { signals, ..job(1) };
     let outcomes =
         store.submit(at(0), std::slice::from_ref(&new), claim_on_submit(me, 1)).await.expect("submit");
-    assert_eq!(outcomes, [SubmitOutcome::New { claimed: None }], "it is not born claimed");
+    assert_eq!(outcomes, [SubmitOutcome::New { claimed: None }], "it is not claimed at submit");
     assert_eq!(inbox(&store, 1).await, ["a", "b"]);
     assert_eq!(store.submit(at(1), &[new], None).await.expect("submit"), [SubmitOutcome::Repeated]);
     assert_eq!(send(&store, 1, &[to_first("go", "a")]).await, [SignalOutcome::Duplicate]);
@@ -232,7 +236,7 @@ pub async fn a_job_may_be_submitted_with_signals(store: Handle) {
     assert!(first.inbox.is_empty(), "it waits for none");
     commit(&store, 2, change(me, &first, wait_for_signal("go", None))).await;
     assert_eq!(texts(&selected_signals(&claim_one(&store, 2, me, 3).await)), ["a"]);
-    // A submit that is not claimed delivers none.
+    // A refused submit delivers no signals.
     let other = NewJob { signals: vec![signal(id(2), "go", "z", "z")], digest: [7; 16], ..job(1) };
     assert_eq!(store.submit(at(3), &[other], None).await.expect("submit"), [SubmitOutcome::IdTaken]);
     assert_eq!(inbox(&store, 1).await, ["a", "b"]);
@@ -242,10 +246,10 @@ pub async fn pruning_a_job_deletes_its_signals(store: Handle) {
     let (me, first) = running_job(&store, 1).await;
     send(&store, 1, &[to_first("go", "a")]).await;
     commit(&store, 2, with_step(change(me, &first, done("x")), step("Begin", "End", "1"))).await;
-    assert_eq!(inbox(&store, 1).await.len(), 1, "kept while the job is");
+    assert_eq!(inbox(&store, 1).await.len(), 1, "kept as long as the job");
     let prune = crate::Prune { state: State::Done, before: t(9), kind: None, after: None, limit: 9 };
     assert_eq!(store.prune(at(9), &prune).await.expect("prune").jobs, 1);
     assert!(inbox(&store, 1).await.is_empty() && transitions(&store, 1).await.is_empty());
     submit(&store, &[job(1)]).await;
-    assert_eq!(send(&store, 10, &[to_first("go", "a")]).await, [KEPT], "nobody remembers the first");
+    assert_eq!(send(&store, 10, &[to_first("go", "a")]).await, [KEPT], "its dedup id was deleted");
 }
