@@ -56,7 +56,7 @@ pub async fn jobs_of_equal_rank_are_claimed_in_the_order_of_ids(store: Handle) {
 pub async fn only_the_requested_kinds_versions_and_queue_are_claimed(store: Handle) {
     let worker = worker(&store, 1).await;
     let newer = NewJob { kind: kind(KIND, 2), ..job(2) };
-    let others = [newer, job_in(3, "other", QUEUE), job_in(4, KIND, "side")];
+    let others = [newer, job_in(3, "other", QUEUE), job_in(4, KIND, "bulk")];
     submit(&store, &others).await;
     submit(&store, &[job(1)]).await;
     let mut before = Vec::new();
@@ -74,7 +74,7 @@ pub async fn only_the_requested_kinds_versions_and_queue_are_claimed(store: Hand
     let versions =
         ClaimRequest { kinds: [kind(KIND, 3), kind(KIND, 2)].into(), ..claim_request(worker, 3, 99) };
     assert_eq!(ids(&claim(&store, at(0), &versions).await), [id(2)]);
-    let other_queue = ClaimRequest { queue: "side".into(), ..claim_request(worker, 4, 99) };
+    let other_queue = ClaimRequest { queue: "bulk".into(), ..claim_request(worker, 4, 99) };
     assert_eq!(ids(&claim(&store, at(0), &other_queue).await), [id(4)]);
 }
 
@@ -209,7 +209,7 @@ pub async fn a_worker_whose_lease_lapsed_claims_nothing_until_it_renews(store: H
 
 pub async fn suspects_are_reported_and_claimed_only_by_solo_claims(store: Handle) {
     let (one, two) = (worker(&store, 1).await, worker(&store, 2).await);
-    submit(&store, &[job(1), job_in(2, "other", QUEUE), job_in(3, KIND, "side")]).await;
+    submit(&store, &[job(1), job_in(2, "other", QUEUE), job_in(3, KIND, "bulk")]).await;
     claim_one(&store, 0, one, 1).await;
     let batch = store.claim(at(0), &claim_request(two, 1, 9)).await.expect("claim");
     assert!(batch.jobs.is_empty() && !batch.suspects);
@@ -219,7 +219,7 @@ pub async fn suspects_are_reported_and_claimed_only_by_solo_claims(store: Handle
     assert_eq!((ids(&batch.jobs), batch.suspects), (vec![id(4)], true));
     let elsewhere = [
         ClaimRequest { kinds: [kind("other", 1)].into(), ..claim_request(two, 2, 9) },
-        ClaimRequest { queue: "side".into(), ..claim_request(two, 3, 9) },
+        ClaimRequest { queue: "bulk".into(), ..claim_request(two, 3, 9) },
     ];
     for request in &elsewhere {
         assert!(!store.claim(at(2), request).await.expect("claim").suspects, "{request:?}");

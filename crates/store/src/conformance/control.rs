@@ -127,7 +127,7 @@ pub async fn nothing_is_claimed_from_a_paused_queue(store: Handle) {
         &store.control().administer(at(1), &pause, &actor()).await.expect("administer"),
         "paused by someone before",
     );
-    submit(&store, &[job(3), job_in(4, KIND, "side")]).await;
+    submit(&store, &[job(3), job_in(4, KIND, "bulk")]).await;
     let batch = store.claim(at(2), &claim_request(two, 2, 9)).await.expect("claim");
     assert!(batch.jobs.is_empty() && !batch.suspects && !batch.more, "{batch:?}");
     assert!(claim(&store, at(2), &solo_claim_request(two, 3)).await.is_empty());
@@ -136,13 +136,13 @@ pub async fn nothing_is_claimed_from_a_paused_queue(store: Handle) {
         [earlier.id],
         "a repeated claim returns its jobs"
     );
-    let other_queue = ClaimRequest { queue: "side".into(), ..claim_request(two, 4, 9) };
+    let other_queue = ClaimRequest { queue: "bulk".into(), ..claim_request(two, 4, 9) };
     assert_eq!(claim(&store, at(2), &other_queue).await.len(), 1, "another queue is not paused");
     let pause = holds(&store, 3).await.queue_paused.expect("its queue is paused");
     assert_eq!((pause.at, pause.author.as_str()), (t(1), "someone"));
     let queues = store.inspect().queues().await.expect("queues");
     let shown: Vec<_> = queues.iter().map(|queue| (queue.name.as_str(), queue.paused.is_some())).collect();
-    assert_eq!(shown, [("side", false), (QUEUE, true)]);
+    assert_eq!(shown, [("bulk", false), (QUEUE, true)]);
     let before = gates(&store, &[QUEUE]).await;
     administer(&store, 3, AdminAction::ResumeQueue(QUEUE.into())).await;
     assert_ne!(gates(&store, &[QUEUE]).await, before);

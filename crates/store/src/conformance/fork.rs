@@ -127,7 +127,7 @@ pub async fn a_fork_with_a_taken_key_is_refused(store: Handle) {
 
 pub async fn a_fork_copies_the_job_without_key_name_deadline_signals_and_context(store: Handle) {
     administer(&store, 0, AdminAction::Limit(RateLimit::per("api", 5, secs(10)))).await;
-    let mut new = job_in(1, "other", "side");
+    let mut new = job_in(1, "other", "bulk");
     new.kind.version = 7;
     new.stage = Some("Begin".into());
     new.priority = 3;
@@ -144,7 +144,7 @@ pub async fn a_fork_copies_the_job_without_key_name_deadline_signals_and_context
     submit(&store, &[new]).await;
     let me = worker(&store, 1).await;
     let request = |number| ClaimRequest {
-        queue: "side".into(),
+        queue: "bulk".into(),
         kinds: [kind("other", 7)].into(),
         ..claim_request(me, number, 9)
     };
@@ -167,7 +167,7 @@ pub async fn a_fork_copies_the_job_without_key_name_deadline_signals_and_context
     assert_eq!(fork(&store, 4, before(1, 10)).await, ControlOutcome::Created(id(10)));
     let (original, seen) = (view(&store, id(1)).await, view(&store, id(10)).await);
     assert_eq!((seen.summary.kind.as_str(), seen.summary.version), ("other", 7));
-    assert_eq!((seen.summary.queue.as_str(), seen.summary.priority), ("side", 5));
+    assert_eq!((seen.summary.queue.as_str(), seen.summary.priority), ("bulk", 5));
     assert_eq!(
         (&seen.tags, &seen.options, &seen.input),
         (&original.tags, &original.options, &original.input)

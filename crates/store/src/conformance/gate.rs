@@ -5,9 +5,9 @@ use windlass_model::{NewJob, When};
 use super::kit::*;
 use crate::{ReapRequest, TIMER_GATE};
 
-const ALL: [&str; 3] = ["main", "side", TIMER_GATE];
+const ALL: [&str; 3] = ["main", "bulk", TIMER_GATE];
 
-/// Which of the gates of main, side and timers moved since `last`, which is updated.
+/// Which of the gates of main, bulk and timers moved since `last`, which is updated.
 async fn moved(store: &Handle, last: &mut Vec<u64>) -> [bool; 3] {
     let now = gates(store, &ALL).await;
     let moved = [now[0] != last[0], now[1] != last[1], now[2] != last[2]];
@@ -19,9 +19,9 @@ pub async fn a_gate_moves_exactly_when_its_queue_gains_a_job(store: Handle) {
     let mut last = gates(&store, &ALL).await;
     submit(&store, &[job(1)]).await;
     assert_eq!(moved(&store, &mut last).await, [true, false, false]);
-    submit(&store, &[job_in(2, KIND, "side")]).await;
+    submit(&store, &[job_in(2, KIND, "bulk")]).await;
     assert_eq!(moved(&store, &mut last).await, [false, true, false]);
-    submit(&store, &[job(3), job_in(4, "other", "side")]).await;
+    submit(&store, &[job(3), job_in(4, "other", "bulk")]).await;
     assert_eq!(moved(&store, &mut last).await, [true, true, false]);
     assert_eq!(moved(&store, &mut last).await, [false; 3], "reading moves nothing");
 }

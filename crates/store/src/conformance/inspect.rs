@@ -6,11 +6,11 @@ use super::kit::*;
 use crate::{Backlog, Filter, JobEnd, NewWorker, SchemaState, Serves, StateCount};
 
 /// Fourteen jobs, two in each state: the even ones of kind `work` in `main`, the odd ones of kind `other` in
-/// `side`; the first of each pair is tagged `first`.
+/// `bulk`; the first of each pair is tagged `first`.
 async fn two_in_each_state(store: &Handle) {
     let worker = worker(store, 1).await;
     let make = |n: u32| {
-        let mut new = if n.is_multiple_of(2) { job(n) } else { job_in(n, "other", "side") };
+        let mut new = if n.is_multiple_of(2) { job(n) } else { job_in(n, "other", "bulk") };
         new.key = Some(format!("key {n}"));
         new.tags =
             if n.is_multiple_of(2) { vec!["first".into(), format!("n{n}")] } else { vec![format!("n{n}")] };
@@ -22,7 +22,7 @@ async fn two_in_each_state(store: &Handle) {
             submit(store, &[make(n)]).await;
             let mut request = claim_request(worker, i64::from(n), 1);
             if n % 2 == 1 {
-                (request.queue, request.kinds) = ("side".into(), [kind("other", 1)].into());
+                (request.queue, request.kinds) = ("bulk".into(), [kind("other", 1)].into());
             }
             let claimed = claim(store, at(0), &request).await.remove(0);
             commit(store, 1, change(worker, &claimed, outcome.clone())).await;
@@ -43,7 +43,7 @@ pub async fn every_filter_selects_jobs(store: Handle) {
         assert_eq!(found, [id(first + 1), id(first)], "{state}");
         let by_tag = Filter { state: Some(state), tag: Some("first".into()), ..all_jobs() };
         assert_eq!(list(&store, by_tag).await, [id(first)], "{state}");
-        let by_queue = Filter { state: Some(state), queue: Some("side".into()), ..all_jobs() };
+        let by_queue = Filter { state: Some(state), queue: Some("bulk".into()), ..all_jobs() };
         assert_eq!(list(&store, by_queue).await, [id(first + 1)], "{state}");
         let by_kind = Filter { state: Some(state), kind: Some("other".into()), ..all_jobs() };
         assert_eq!(list(&store, by_kind).await, [id(first + 1)], "{state}");
@@ -62,7 +62,7 @@ pub async fn every_filter_selects_jobs(store: Handle) {
     let even: Vec<_> = (0..14).rev().filter(|n| n % 2 == 0).map(id).collect();
     assert_eq!(list(&store, Filter { kind: Some(KIND.into()), ..all_jobs() }).await, even);
     assert_eq!(list(&store, Filter { queue: Some(QUEUE.into()), ..all_jobs() }).await, even);
-    let both = Filter { kind: Some(KIND.into()), queue: Some("side".into()), ..all_jobs() };
+    let both = Filter { kind: Some(KIND.into()), queue: Some("bulk".into()), ..all_jobs() };
     assert!(list(&store, both).await.is_empty());
     for nothing in [
         Filter { kind: Some("unknown".into()), ..all_jobs() },
@@ -126,7 +126,7 @@ pub async fn state_counts_add_up_and_are_capped(store: Handle) {
     for state in State::ALL {
         let jobs = if state == State::Ready { 33 } else { 1 };
         expected.push(StateCount { queue: QUEUE.into(), kind: KIND.into(), state, jobs });
-        expected.push(StateCount { queue: "side".into(), kind: "other".into(), state, jobs: 1 });
+        expected.push(StateCount { queue: "bulk".into(), kind: "other".into(), state, jobs: 1 });
     }
     expected.sort();
     assert_eq!(counts, expected, "versions of a kind are counted together");
@@ -148,7 +148,7 @@ pub async fn the_backlog_counts_jobs_and_reports_the_oldest(store: Handle) {
         running: 1,
         oldest_at: Some(t(0)),
     };
-    assert_eq!(backlog(100).await, [expected("side", 1), expected(QUEUE, 1)]);
+    assert_eq!(backlog(100).await, [expected("bulk", 1), expected(QUEUE, 1)]);
     // The age is that of the first job in line; each kind has its own first job.
     let urgent = NewJob { priority: -100, ..job(100) };
     let newer = NewJob { kind: kind(KIND, 2), ..job(101) };
@@ -269,12 +269,12 @@ pub async fn queues_report_their_oldest_ready_job(store: Handle) {
     let worker = worker(&store, 1).await;
     assert!(store.inspect().queues().await.expect("queues").is_empty());
     store.submit(at(7), &[job(1)], None).await.expect("submit");
-    store.submit(at(5), &[job_in(2, "other", QUEUE), job_in(3, KIND, "side")], None).await.expect("submit");
+    store.submit(at(5), &[job_in(2, "other", QUEUE), job_in(3, KIND, "bulk")], None).await.expect("submit");
     let oldest = async || {
         let queues = store.inspect().queues().await.expect("queues");
         queues.into_iter().map(|queue| (queue.name, queue.oldest_ready)).collect::<Vec<_>>()
     };
-    assert_eq!(oldest().await, [("side".to_owned(), Some(t(5))), (QUEUE.to_owned(), Some(t(5)))]);
+    assert_eq!(oldest().await, [("bulk".to_owned(), Some(t(5))), (QUEUE.to_owned(), Some(t(5)))]);
     let others = crate::ClaimRequest { kinds: [kind("other", 1)].into(), ..claim_request(worker, 1, 9) };
     claim(&store, at(8), &others).await;
     assert_eq!(oldest().await[1].1, Some(t(7)));

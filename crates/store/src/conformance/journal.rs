@@ -120,7 +120,7 @@ pub async fn a_partial_step_keeps_attempts_and_retry_counts(store: Handle) {
 
 pub async fn entries_are_read_in_order_and_in_pages(store: Handle) {
     let (me, job) = with_entries(&store, 0..10).await;
-    submit(&store, &[job_in(2, KIND, "side")]).await;
+    submit(&store, &[job_in(2, KIND, "bulk")]).await;
     let step = journal_writes((10..25).map(|seq| entry(seq, "step", "x")).collect());
     commit(&store, 2, with_step(change(me, &job, Outcome::Next), step)).await;
     assert_eq!(numbers(&journal(&store, 1).await), (0..25).collect::<Vec<_>>());

@@ -1,16 +1,16 @@
 //! The suite that every backend passes.
 //!
-//! A case is a plain `async fn case(store)` on a fresh, empty store; the files are named after the verbs.
-//! Every verb is given its moment, so no case sleeps or looks at a clock. A backend runs all of them with
+//! A case is an `async fn case(store)` on a new, empty store. The files are named after what they test. Every call is given its
+//! time, so no case sleeps or reads a clock. A backend runs all cases with
 //!
 //! ```text
-//! async fn open() -> (TempDir, Arc<dyn Store>) { … }   // the first part is kept until the case is over
+//! async fn open() -> (TempDir, Arc<dyn Store>) { … }   // the first part is dropped after the case
 //! windlass_store::conformance!(open);
 //! ```
 //!
-//! and random sequences against the memory store with [`agree::random`], after those that a store once failed ([`kept`]). Some files are special: [`table`]
-//! tries every pair of state and event of [`windlass_model::state`], [`interleave`] every order of a few calls, and
-//! [`races`], [`duels`], [`crowds`] and [`alarms`] let several handles at the same rows at once.
+//! and compares random sequences of calls with the memory store by [`random_sequences::run`]. [`state_table`] tries every event
+//! of [`windlass_model::state`] in every state, [`interleave`] every order of a few calls. In [`races`], [`maintenance_races`],
+//! [`flow_control_races`] and [`wake_races`], several handles make calls about the same jobs at the same time.
 
 #![expect(missing_docs, reason = "the name of a case says what it expects")]
 
@@ -22,6 +22,7 @@ pub mod branch_polls;
 pub mod branch_watches;
 pub mod branches;
 pub mod child_signals;
+pub mod child_waits;
 pub mod children;
 pub mod claim;
 pub mod commit;
@@ -57,7 +58,7 @@ pub mod wait;
 pub mod wake_races;
 
 /// Makes a test of every case for one backend. `$open` names an async function without arguments that opens
-/// a fresh, empty store and answers `(whatever must be kept meanwhile, Arc<dyn Store>)`.
+/// a new, empty store and returns `(guard, Arc<dyn Store>)`; the guard is dropped after the case.
 #[macro_export]
 macro_rules! conformance {
     ($open:ident) => {
@@ -252,17 +253,17 @@ macro_rules! conformance {
                 pruning_a_job_deletes_its_signals
             }
             unreadable_signals {
-                a_wait_goes_on_as_if_the_signal_had_not_come
-                the_next_of_its_name_ends_the_wait
-                a_wait_for_several_needs_what_was_not_set_aside
-                a_wait_ends_by_its_time_though_a_signal_was_set_aside
-                only_a_change_that_is_written_sets_aside
-                what_was_set_aside_leaves_room_in_the_inbox
+                an_unreadable_signal_does_not_end_a_wait
+                the_next_signal_of_the_name_ends_the_wait
+                a_wait_for_several_signals_counts_readable_ones_only
+                a_wait_times_out_despite_an_unreadable_signal
+                only_a_committed_change_marks_signals_unreadable
+                unreadable_signals_do_not_fill_the_inbox
                 a_signal_is_dropped_by_hand
                 a_signal_is_restored_by_hand
-                signals_of_ended_jobs_are_restored_for_their_next_attempt
-                the_number_of_a_signal_is_given_once
-                a_signal_that_is_dropped_is_handed_to_nobody
+                a_restored_signal_of_an_ended_job_is_given_to_its_retry
+                the_number_of_a_signal_is_never_used_again
+                a_dropped_signal_is_delivered_to_no_claim
             }
             wait {
                 a_job_paused_while_parked_is_held_when_it_wakes
@@ -279,27 +280,29 @@ macro_rules! conformance {
                 a_timeout_wakes_a_parked_job
                 a_signal_before_the_timeout_removes_the_timer
             }
-            children {
-                a_job_goes_on_when_its_last_child_has_ended
-                every_end_of_a_child_counts
+            child_waits {
+                a_parent_is_woken_when_its_last_child_ends
+                a_child_counts_as_ended_however_it_ends
                 a_parent_may_end_in_the_batch_that_wakes_it
-                a_job_with_no_child_goes_on_at_once
-                children_that_are_not_put_in_do_not_count
-                a_child_does_not_take_the_name_of_its_parent
-                a_fenced_step_submits_nothing
+                a_wait_for_no_children_ends_at_once
                 a_wait_is_for_the_children_of_its_own_step
                 children_that_ended_before_the_wait_end_it_at_once
-                a_wait_for_children_has_an_end_too
-                a_child_that_is_tried_again_counts_again
-                a_retried_child_is_not_an_ended_one
-                grandchildren_wake_their_parents_one_after_the_other
-                one_batch_may_end_all_children_and_their_children
-                how_children_ended_is_told
-                children_are_kept_while_their_parent_lives
-                children_of_an_ended_parent_end_alone
-                children_take_their_places_like_others
-                a_step_may_end_a_wait_and_bear_the_next_children
-                children_that_are_too_large_together_are_refused
+                a_wait_for_children_may_time_out
+                a_retried_child_is_waited_for_again
+                a_child_that_retries_or_parks_has_not_ended
+                grandchildren_wake_only_their_own_parent
+                one_batch_may_end_all_children
+            }
+            children {
+                children_that_are_not_put_in_are_not_waited_for
+                a_child_does_not_take_the_unique_name_of_its_parent
+                a_fenced_step_spawns_nothing
+                the_ends_of_children_are_listed
+                ended_children_are_kept_until_their_parent_ends
+                children_of_an_ended_parent_still_run
+                delays_serial_keys_and_signals_apply_to_children
+                a_step_may_end_a_wait_and_spawn_the_next_children
+                children_whose_inputs_together_exceed_the_limit_are_refused
             }
             journal {
                 every_outcome_writes_its_entries
@@ -321,19 +324,19 @@ macro_rules! conformance {
             }
             child_signals {
                 a_parked_parent_is_woken_by_the_end_of_a_child
-                an_end_before_the_wait_is_not_lost
-                a_batch_may_end_a_child_and_park_its_parent
-                a_batch_may_end_a_child_and_then_its_parent
-                every_end_of_a_child_is_told
-                a_child_that_comes_back_has_not_ended
-                a_child_that_is_tried_again_is_told_again
-                an_ended_parent_is_told_nothing
-                a_full_inbox_is_told_all_the_same
-                nobody_else_tells_of_an_end
-                told_children_do_not_count_for_a_wait
-                a_parent_that_waits_for_more_sleeps_on
-                a_paused_parent_stays_aside
-                children_that_are_not_put_in_tell_nothing
+                a_signal_sent_before_the_wait_is_not_lost
+                one_batch_may_end_a_child_and_park_its_parent
+                one_batch_may_end_a_child_and_its_parent
+                a_child_sends_a_signal_however_it_ends
+                a_child_that_retries_parks_or_is_released_sends_no_signal
+                a_retried_child_sends_a_signal_again
+                an_ended_parent_gets_no_signal
+                a_full_inbox_still_takes_the_signals_of_children
+                nobody_else_may_send_the_signal_of_a_child
+                children_that_send_signals_are_not_counted_by_a_wait
+                a_parent_that_waits_for_another_signal_too_stays_parked
+                a_paused_parent_is_not_claimed_when_a_child_ends
+                children_that_are_not_put_in_send_no_signal
             }
             branches {
                 one_change_opens_a_branch_spawns_its_children_and_seals_it
@@ -406,24 +409,24 @@ macro_rules! conformance {
                 a_branch_of_parked_children_is_polled_rarely
             }
             unwind {
-                an_attempt_that_unwinds_is_not_ended_by_what_came_before
-                a_job_that_waits_is_unwound_when_it_is_cancelled
-                what_has_nothing_to_undo_ends_at_once
-                whoever_cancels_twice_ends_it
-                a_running_job_is_unwound_when_its_time_to_end_is_over
-                a_job_that_is_unwound_and_told_again_is_ended
-                a_job_that_halts_when_told_is_unwound_in_time
-                a_deadline_unwinds_and_passes_once
-                poison_is_unwound
-                poison_while_it_is_unwound_ends_it
-                a_job_whose_name_another_takes_is_unwound
-                a_paused_job_is_unwound_and_its_pause_forgotten
-                a_job_is_unwound_in_its_turn_of_a_serial_key
-                a_running_job_of_a_serial_key_is_unwound_under_it
-                a_retry_begins_anew_and_may_be_unwound_again
-                an_attempt_may_have_itself_unwound
-                every_outcome_may_say_that_there_is_something_to_undo
-                a_parent_is_told_when_its_child_was_unwound
+                an_unwind_is_not_ended_by_an_earlier_cancel_or_deadline
+                a_job_that_is_not_running_is_unwound_when_it_is_cancelled
+                a_job_with_nothing_to_undo_ends_at_once
+                a_second_cancel_ends_a_job_without_its_unwind
+                a_running_job_is_unwound_when_the_grace_period_is_over
+                a_cancel_during_the_unwind_ends_the_job_after_its_grace_period
+                a_job_that_halts_for_a_cancel_is_unwound_after_the_grace_period
+                a_deadline_unwinds_a_job_once
+                a_poisoned_job_is_unwound
+                a_job_that_is_poisoned_during_its_unwind_ends
+                a_replaced_job_is_unwound
+                a_cancel_unwinds_a_paused_job_and_ends_its_pause
+                a_job_is_unwound_when_its_serial_key_is_free
+                a_running_job_keeps_its_serial_key_for_the_unwind
+                a_retried_job_may_be_unwound_again
+                an_attempt_may_start_its_own_unwind
+                every_outcome_may_record_an_undo
+                a_parent_is_notified_after_the_unwind_of_its_child
             }
             fork {
                 a_fork_continues_from_an_entry_or_the_end
@@ -437,12 +440,12 @@ macro_rules! conformance {
                 a_fork_moves_the_gate_and_other_handles_find_it
             }
             interleave {
-                every_order_of_signals_a_wait_and_its_timeout
-                every_order_with_a_claim_in_between
-                every_order_of_what_is_sent_twice
-                every_order_with_the_death_of_the_worker
+                signals_a_wait_and_its_timeout_in_every_order
+                signals_a_wait_its_timeout_and_a_claim_in_every_order
+                repeated_signals_and_commits_in_every_order
+                signals_a_wait_and_the_reaping_of_its_worker_in_every_order
             }
-            state_table { every_pair_of_state_and_event }
+            state_table { every_event_in_every_state }
             bad_input {
                 every_exceeded_limit_is_an_error_with_a_reason
                 one_invalid_job_refuses_the_call
@@ -593,7 +596,7 @@ macro_rules! conformance_cases {
 
 #[cfg(test)]
 mod tests {
-    /// A case that nobody lists would never run.
+    /// A case that is not listed is never run.
     #[test]
     fn every_case_is_listed() {
         let list = include_str!("mod.rs");
@@ -621,7 +624,9 @@ mod tests {
             include_str!("machine.rs"),
             include_str!("stage_updates.rs"),
             include_str!("signal.rs"),
+            include_str!("unreadable_signals.rs"),
             include_str!("wait.rs"),
+            include_str!("child_waits.rs"),
             include_str!("children.rs"),
             include_str!("journal.rs"),
             include_str!("child_signals.rs"),
@@ -639,7 +644,7 @@ mod tests {
             let Some(rest) = line.strip_prefix("pub async fn ") else { continue };
             let name = rest.split('(').next().unwrap_or_default();
             let listed = list.split_whitespace().any(|word| word == name);
-            assert!(listed, "the case {name} is not in the list of conformance!");
+            assert!(listed, "the case {name} is missing from the list in conformance!");
         }
     }
 }

@@ -118,13 +118,13 @@ pub async fn jobs_without_a_limit_are_claimed_while_a_bucket_is_empty(store: Han
 pub async fn a_bucket_is_shared_by_queues_and_kinds(store: Handle) {
     let worker = worker(&store, 1).await;
     administer(&store, 0, AdminAction::Limit(limit(3))).await;
-    let in_other_queue = NewJob { queue: "side".into(), ..charged(2, 1) };
+    let in_other_queue = NewJob { queue: "bulk".into(), ..charged(2, 1) };
     let other = NewJob { kind: kind("other", 2), ..charged(3, 2) };
     submit(&store, &[charged(1, 1), in_other_queue, other, charged(4, 1)]).await;
     let both =
         ClaimRequest { kinds: [kind(KIND, 1), kind("other", 2)].into(), ..claim_request(worker, 1, 9) };
     assert_eq!(ids(&claim(&store, at(0), &both).await), [1, 3].map(id), "by rank over both kinds");
-    let other_queue = ClaimRequest { queue: "side".into(), ..claim_request(worker, 2, 9) };
+    let other_queue = ClaimRequest { queue: "bulk".into(), ..claim_request(worker, 2, 9) };
     let empty_bucket = store.claim(at(0), &other_queue).await.expect("claim");
     assert!(empty_bucket.jobs.is_empty() && empty_bucket.refill_at.is_some());
     let only_other = ClaimRequest { kinds: [kind("other", 2)].into(), ..claim_request(worker, 3, 9) };
@@ -140,9 +140,9 @@ pub async fn a_changed_limit_applies_at_once(store: Handle) {
     administer(&store, 0, AdminAction::Limit(limit(2))).await;
     submit(&store, &charged_jobs(0, 20)).await;
     assert_eq!(claim_jobs(&store, 0, worker, 1).await.len(), 2);
-    let before = gates(&store, &[QUEUE, "side"]).await;
+    let before = gates(&store, &[QUEUE, "bulk"]).await;
     administer(&store, 0, AdminAction::Limit(RateLimit::per("api", 4, secs(1)).burst(8))).await;
-    let after = gates(&store, &[QUEUE, "side"]).await;
+    let after = gates(&store, &[QUEUE, "bulk"]).await;
     assert!(after[0] != before[0] && after[1] == before[1], "workers that wait may claim again");
     assert!(claim_jobs(&store, 0, worker, 2).await.is_empty(), "as many tokens as before");
     assert_eq!(claim_jobs(&store, 1, worker, 3).await.len(), 4);

@@ -93,16 +93,16 @@ pub async fn a_key_runs_as_many_jobs_as_it_has_slots(store: Handle) {
 
 pub async fn keys_are_independent_and_span_queues_and_kinds(store: Handle) {
     let worker = worker(&store, 1).await;
-    let elsewhere = NewJob { queue: "side".into(), ..serial_job(2, KEY) };
+    let elsewhere = NewJob { queue: "bulk".into(), ..serial_job(2, KEY) };
     let other_kind = NewJob { kind: kind("other", 3), ..serial_job(3, KEY) };
     submit(&store, &[serial_job(1, KEY), elsewhere, other_kind, serial_job(4, "account 8"), job(5)]).await;
     let claimed = claim_all(&store, 1, worker, 1).await;
     assert_eq!(ids(&claimed), [1, 4, 5].map(id));
-    let other_queue = ClaimRequest { queue: "side".into(), ..claim_request(worker, 2, 9) };
+    let other_queue = ClaimRequest { queue: "bulk".into(), ..claim_request(worker, 2, 9) };
     assert!(claim(&store, at(1), &other_queue).await.is_empty(), "a key spans all queues");
-    let before = gates(&store, &[QUEUE, "side"]).await;
+    let before = gates(&store, &[QUEUE, "bulk"]).await;
     commit(&store, 2, change(worker, &claimed[0], done("x"))).await;
-    let after = gates(&store, &[QUEUE, "side"]).await;
+    let after = gates(&store, &[QUEUE, "bulk"]).await;
     assert!(
         after[0] == before[0] && after[1] != before[1],
         "the gate of the queue whose job got the slot moved"

@@ -115,7 +115,7 @@ pub async fn a_name_belongs_to_a_kind(store: Handle) {
     other.kind.kind = "other".into();
     assert_eq!(submit_one(&store, 0, other).await, NEW);
     let mut version = named(3, States::LIVE, Conflict::Reject);
-    (version.kind.version, version.queue) = (2, "side".into());
+    (version.kind.version, version.queue) = (2, "bulk".into());
     assert_eq!(
         submit_one(&store, 0, version).await,
         SubmitOutcome::Rejected { id: id(1) },
