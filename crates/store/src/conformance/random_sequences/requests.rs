@@ -1,4 +1,4 @@
-//! What the small numbers of an op stand for at present, and the jobs and changes that are made of drafts with that.
+//! Resolves the small numbers of an op to ids, workers and claims, and makes jobs and changes of drafts.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -12,12 +12,12 @@ use super::{
 };
 
 impl Pair {
-    /// The id that a number stands for now.
+    /// The current id of a number.
     pub(super) fn id(&self, n: u8) -> JobId {
         id(u32::from(n) + u32::from(IDS) * self.pruned[usize::from(n)])
     }
 
-    /// Whether some number stands for the job's id now.
+    /// Whether the job has the current id of some number.
     pub(super) fn is_current(&self, job: &NewJob) -> bool {
         (0..IDS).any(|n| self.id(n) == job.id)
     }
