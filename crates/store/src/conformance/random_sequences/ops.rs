@@ -1,6 +1,6 @@
 //! What random sequences consist of: calls, and drafts of the jobs and changes that they pass.
 //!
-//! An op names jobs, workers and earlier calls by small numbers, which [`super::requests`] resolves. There are few ids, keys,
+//! An op names jobs, workers and earlier calls by small numbers, which `requests` resolves. There are few ids, keys,
 //! queues and kinds, so that calls often concern the same ones. Epochs and revisions come from earlier claims, some of them
 //! long outdated: a sequence uses only what a worker could know.
 
