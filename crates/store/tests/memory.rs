@@ -1,4 +1,4 @@
-//! The suite on the memory store.
+//! The conformance suite on the memory store.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ async fn open() -> ((), Arc<dyn Store>) {
 
 windlass_store::conformance!(open);
 
-/// The reference against itself: the sequences themselves must be sound.
+/// The memory store against itself: the sequences themselves must be deterministic.
 #[test]
 fn random_sequences_agree_with_the_reference() {
     windlass_store::conformance::random_sequences::run(256, open);

@@ -1,4 +1,4 @@
-//! What must not get in, and what is odd but legal.
+//! Invalid input is refused; unusual but valid input is stored unchanged.
 
 use std::time::Duration;
 
@@ -7,10 +7,10 @@ use windlass_model::{Conflict, NewJob, Payload, RateCharge, Serial, States, Time
 use super::kit::*;
 use crate::{ClaimRequest, Error};
 
-type Spoil = fn(&mut NewJob);
+type Edit = fn(&mut NewJob);
 
-/// Every way to spoil a job, and what the error must say.
-const SPOILS: [(Spoil, &str); 37] = [
+/// Edits that make a job invalid, and what the error must contain.
+const INVALID_EDITS: [(Edit, &str); 37] = [
     (|j| j.kind.kind = String::new(), "the kind is empty"),
     (|j| j.kind.kind = "k".repeat(129), "129 bytes long"),
     (|j| j.kind.kind = "a b".into(), "contains ' '"),
@@ -38,10 +38,10 @@ const SPOILS: [(Spoil, &str); 37] = [
     (|j| j.options = Some("{\"a\":".into()), "not JSON"),
     (|j| j.options = Some(format!("\"{}\"", "x".repeat(limits::MAX_OPTIONS_BYTES))), "bytes long"),
     (|j| j.settings.timeout = Some(Duration::ZERO), "timeout"),
-    (|j| j.settings.unique = name("", States::LIVE, None), "the unique key is empty"),
-    (|j| j.settings.unique = name("a\0", States::LIVE, None), "NUL"),
-    (|j| j.settings.unique = name("a", States::of([]), None), "has no states"),
-    (|j| j.settings.unique = name("a", States::LIVE, Some(Duration::ZERO)), "is zero"),
+    (|j| j.settings.unique = unique("", States::LIVE, None), "the unique key is empty"),
+    (|j| j.settings.unique = unique("a\0", States::LIVE, None), "NUL"),
+    (|j| j.settings.unique = unique("a", States::of([]), None), "has no states"),
+    (|j| j.settings.unique = unique("a", States::LIVE, Some(Duration::ZERO)), "is zero"),
     (|j| j.settings.serial = serial("", None), "the serial key is empty"),
     (|j| j.settings.serial = serial("windlass.x", None), "reserved"),
     (|j| j.settings.serial = serial("k", Some(0)), "are 0"),
@@ -50,7 +50,7 @@ const SPOILS: [(Spoil, &str); 37] = [
     (|j| j.parent = Some(j.id), "the job itself"),
 ];
 
-fn name(key: &str, scope: States, within: Option<Duration>) -> Option<Box<Unique>> {
+fn unique(key: &str, scope: States, within: Option<Duration>) -> Option<Box<Unique>> {
     Some(Box::new(Unique { key: key.into(), scope, within, conflict: Conflict::Keep }))
 }
 
@@ -58,15 +58,15 @@ fn serial(key: &str, slots: Option<u32>) -> Option<Box<Serial>> {
     Some(Box::new(Serial { key: key.into(), slots, keeps_slot: false }))
 }
 
-pub async fn every_limit_is_an_error_that_says_so(store: Handle) {
+pub async fn every_exceeded_limit_is_an_error_with_a_reason(store: Handle) {
     let refused = async |bad: NewJob, text: &str| {
         let error = store.submit(at(0), &[bad], None).await.expect_err(text);
         assert!(matches!(error, Error::Invalid(_)) && !error.is_retryable(), "{error:?}");
         assert!(error.to_string().contains(text), "{error} lacks {text:?}");
     };
-    for (spoil, text) in SPOILS {
+    for (edit, text) in INVALID_EDITS {
         let mut bad = job(1);
-        spoil(&mut bad);
+        edit(&mut bad);
         refused(bad, text).await;
     }
     let mut large = job(1);
@@ -75,14 +75,14 @@ pub async fn every_limit_is_an_error_that_says_so(store: Handle) {
     assert!(list(&store, all_jobs()).await.is_empty());
 }
 
-pub async fn one_invalid_job_refuses_the_whole_call(store: Handle) {
+pub async fn one_invalid_job_refuses_the_call(store: Handle) {
     let worker = worker(&store, 1).await;
     let before = gates(&store, &[QUEUE, crate::TIMER_GATE]).await;
     let mut batch = jobs(1, 3);
     batch[1].deadline_at = Some(t(50));
     batch[2].key = Some("a\0".into());
-    for born in [None, claim_on_submit(worker, 1)] {
-        let error = store.submit(at(0), &batch, born).await.expect_err("refused");
+    for claim_on_submit in [None, claim_on_submit(worker, 1)] {
+        let error = store.submit(at(0), &batch, claim_on_submit).await.expect_err("refused");
         assert!(matches!(error, Error::Invalid(_)), "{error:?}");
     }
     assert!(list(&store, all_jobs()).await.is_empty());
@@ -92,37 +92,37 @@ pub async fn one_invalid_job_refuses_the_whole_call(store: Handle) {
     assert!(claim(&store, at(0), &claim_request(worker, 1, 9)).await.is_empty());
 }
 
-pub async fn what_is_just_legal_is_taken(store: Handle) {
-    let mut most = job(1);
-    most.kind = kind(&"k".repeat(limits::MAX_NAME_BYTES), i32::MAX);
-    most.queue = "q".repeat(limits::MAX_NAME_BYTES);
-    most.key = Some("ü".repeat(limits::MAX_KEY_BYTES / 2));
-    most.priority = 100;
-    most.deadline_at = Some(Time(i64::MIN));
-    most.tags = (0..limits::MAX_TAGS).map(|n| format!("{n:0>128}")).collect();
-    most.options = Some(format!("\"{}\"", "x".repeat(limits::MAX_OPTIONS_BYTES - 2)));
-    most.settings.unique = name(&"n".repeat(limits::MAX_KEY_BYTES), States::KEPT, Some(Duration::MAX));
-    most.settings.serial = serial(&"s".repeat(limits::MAX_KEY_BYTES), Some(10_000));
-    most.parent = Some(id(99));
-    most.input = Payload { codec: 255, bytes: vec![0; store.limits().payload] };
-    let mut least = job(2);
-    (least.priority, least.input) = (-100, Payload::default());
-    (least.tags, least.options) = (vec!["a".into(), "a".into()], Some(" null ".into()));
-    submit(&store, &[most.clone(), least.clone()]).await;
-    for new in [most, least] {
+pub async fn values_at_the_limits_are_accepted(store: Handle) {
+    let mut largest = job(1);
+    largest.kind = kind(&"k".repeat(limits::MAX_NAME_BYTES), i32::MAX);
+    largest.queue = "q".repeat(limits::MAX_NAME_BYTES);
+    largest.key = Some("ü".repeat(limits::MAX_KEY_BYTES / 2));
+    largest.priority = 100;
+    largest.deadline_at = Some(Time(i64::MIN));
+    largest.tags = (0..limits::MAX_TAGS).map(|n| format!("{n:0>128}")).collect();
+    largest.options = Some(format!("\"{}\"", "x".repeat(limits::MAX_OPTIONS_BYTES - 2)));
+    largest.settings.unique = unique(&"n".repeat(limits::MAX_KEY_BYTES), States::KEPT, Some(Duration::MAX));
+    largest.settings.serial = serial(&"s".repeat(limits::MAX_KEY_BYTES), Some(10_000));
+    largest.parent = Some(id(99));
+    largest.input = Payload { codec: 255, bytes: vec![0; store.limits().payload] };
+    let mut smallest = job(2);
+    (smallest.priority, smallest.input) = (-100, Payload::default());
+    (smallest.tags, smallest.options) = (vec!["a".into(), "a".into()], Some(" null ".into()));
+    submit(&store, &[largest.clone(), smallest.clone()]).await;
+    for new in [largest, smallest] {
         let kept = view(&store, new.id).await;
         assert_eq!((kept.summary.kind, kept.summary.version), (new.kind.kind, new.kind.version));
         assert_eq!((kept.summary.queue, kept.summary.key), (new.queue, new.key));
         assert_eq!((kept.summary.priority, kept.deadline_at), (new.priority, new.deadline_at));
         assert_eq!((kept.tags, kept.options), (new.tags, new.options));
-        assert!(kept.input == new.input, "the input is as it was");
+        assert!(kept.input == new.input, "the input is unchanged");
     }
-    assert_eq!(fire_timers(&store, 1, 9).await.expired, 1, "a deadline before all time has passed");
+    assert_eq!(fire_timers(&store, 1, 9).await.expired, 1, "a deadline in the distant past has passed");
 }
 
-pub async fn odd_text_and_bytes_come_back_as_they_were(store: Handle) {
+pub async fn unusual_text_and_bytes_are_returned_unchanged(store: Handle) {
     let worker = worker(&store, 1).await;
-    let odd = [
+    let unusual = [
         "'; drop table jobs; --",
         "\\x00",
         "%_{}[]\",\"",
@@ -131,7 +131,7 @@ pub async fn odd_text_and_bytes_come_back_as_they_were(store: Handle) {
         " a ",
         "\t\r\n",
     ];
-    for (n, text) in odd.into_iter().enumerate() {
+    for (n, text) in unusual.into_iter().enumerate() {
         let mut new = job(n as u32);
         new.key = Some(text.into());
         new.tags = vec![text.into(), "x".into()];
@@ -158,13 +158,13 @@ pub async fn odd_text_and_bytes_come_back_as_they_were(store: Handle) {
     }
 }
 
-pub async fn a_claim_of_names_nobody_used_is_empty(store: Handle) {
+pub async fn a_claim_of_unknown_kinds_or_queues_is_empty(store: Handle) {
     let worker = worker(&store, 1).await;
     submit(&store, &[job(1)]).await;
-    let kinds = [kind("nobody", 1), kind(KIND, 99), kind("'; --", 1)];
-    let nobody = ClaimRequest { kinds: kinds.into(), ..claim_request(worker, 1, 9) };
-    assert!(claim(&store, at(0), &nobody).await.is_empty());
-    let nowhere = ClaimRequest { queue: "no such queue".into(), ..claim_request(worker, 2, 9) };
-    assert!(claim(&store, at(0), &nowhere).await.is_empty());
+    let kinds = [kind("unknown", 1), kind(KIND, 99), kind("'; --", 1)];
+    let unknown_kinds = ClaimRequest { kinds: kinds.into(), ..claim_request(worker, 1, 9) };
+    assert!(claim(&store, at(0), &unknown_kinds).await.is_empty());
+    let unknown_queue = ClaimRequest { queue: "no such queue".into(), ..claim_request(worker, 2, 9) };
+    assert!(claim(&store, at(0), &unknown_queue).await.is_empty());
     assert_eq!(claim(&store, at(0), &claim_request(worker, 3, 9)).await.len(), 1);
 }

@@ -1,4 +1,4 @@
-//! Children of branches among other jobs: their places, their kin, and how they are listed.
+//! Children in branches: among other children of the same job, under flow control, listed, pruned and forked.
 
 use windlass_model::{
     BranchMember, BranchPosition, BranchUpdate, BranchWatch, CommitOutcome, JobId, NewJob, Outcome,
@@ -8,7 +8,7 @@ use windlass_model::{
 use super::{branch_kit::*, kit::*};
 use crate::{AdminAction, BranchChildFilter, ChildPlace, ChildStates, JobEnd, Prune, TIMER_GATE};
 
-pub async fn branches_of_two_jobs_do_not_know_each_other(store: Handle) {
+pub async fn branches_of_two_jobs_with_the_same_number_are_separate(store: Handle) {
     let (first, _) = parent_with_children(&store, children(2, 2)).await;
     let second = running_job(&store, 40).await;
     update_branches(&store, 1, &second, vec![open_branch(BRANCH, "all")], children(50, 3)).await;
@@ -20,39 +20,39 @@ pub async fn branches_of_two_jobs_do_not_know_each_other(store: Handle) {
     commit(&store, 3, change(first, &taken[4], done("x"))).await;
     assert_eq!(counts(&store).await, [0, 0, 0, 0]);
     assert_eq!(branch(&store, 40, BRANCH).await.counts.done, 1);
-    let of = |n: u32| BranchChildFilter {
+    let filter = |n: u32| BranchChildFilter {
         job: id(n),
         branch: BRANCH,
         only: ChildStates::All,
         after: None,
         limit: 99,
     };
-    assert_eq!(store.inspect().branch_children(&of(1)).await.expect("leaves").len(), 2);
-    assert_eq!(store.inspect().branch_children(&of(40)).await.expect("leaves").len(), 3);
-    assert_eq!(store.inspect().branch_children(&of(2)).await.expect("leaves"), []);
+    assert_eq!(store.inspect().branch_children(&filter(1)).await.expect("children").len(), 2);
+    assert_eq!(store.inspect().branch_children(&filter(40)).await.expect("children").len(), 3);
+    assert_eq!(store.inspect().branch_children(&filter(2)).await.expect("children"), []);
 }
 
-pub async fn other_children_stand_beside_those_of_a_branch(store: Handle) {
+pub async fn children_in_and_outside_a_branch_are_counted_separately(store: Handle) {
     let (me, job) = parent_with_children(&store, children(2, 1)).await;
-    let told = StepWrites {
+    let spawn = StepWrites {
         signal_child_ends: true,
         ..branch_writes(vec![], vec![self::job(3), branch_child(4, BRANCH)])
     };
     assert_eq!(
-        commit(&store, 2, with_step(change(me, &job, Outcome::Next), told)).await,
+        commit(&store, 2, with_step(change(me, &job, Outcome::Next), spawn)).await,
         CommitOutcome::Committed
     );
     let job = after_step(&job);
-    let both = spawn_children(&[self::job(5), branch_child(6, BRANCH)]);
-    commit(&store, 3, with_step(change(me, &job, wait_for_children(&job)), both)).await;
+    let mixed = spawn_children(&[self::job(5), branch_child(6, BRANCH)]);
+    commit(&store, 3, with_step(change(me, &job, wait_for_children(&job)), mixed)).await;
     let parent = view(&store, id(1)).await;
     assert_eq!((parent.pending, branch(&store, 1, BRANCH).await.spawned), (1, 3));
     let taken = claim_all(&store, 4, me, 2).await;
     assert_eq!(ids(&taken), [2, 3, 4, 5, 6].map(id));
     let parents: Vec<Option<JobId>> = taken.iter().map(|child| child.parent).collect();
     assert_eq!(parents, [None, Some(id(1)), None, Some(id(1)), None]);
-    let counted: Vec<bool> = taken.iter().map(|child| child.branch_member.is_some()).collect();
-    assert_eq!(counted, [true, false, true, false, true]);
+    let in_branch: Vec<bool> = taken.iter().map(|child| child.branch_member.is_some()).collect();
+    assert_eq!(in_branch, [true, false, true, false, true]);
     for child in [0, 1, 2, 4] {
         commit(&store, 5, change(me, &taken[child], done("x"))).await;
     }
@@ -65,15 +65,15 @@ pub async fn other_children_stand_beside_those_of_a_branch(store: Handle) {
         .into_iter()
         .map(|signal| signal.name)
         .collect();
-    assert_eq!(names, [CHILD_SIGNAL], "only the one that is told of");
+    assert_eq!(names, [CHILD_SIGNAL], "only the child outside the branch sends a signal");
     commit(&store, 6, change(me, &taken[3], done("x"))).await;
     assert_eq!((state(&store, id(1)).await, counts(&store).await), (State::Ready, [3, 3, 0, 0]));
     assert_eq!(store.inspect().children(id(1), None, 99).await.expect("children").len(), 5);
-    let joined = store.inspect().child_ends(id(1), windlass_model::Rev(3), None, 9).await.expect("joined");
-    assert_eq!(joined.len(), 1);
+    let waited_for = store.inspect().child_ends(id(1), windlass_model::Rev(3), None, 9).await.expect("ends");
+    assert_eq!(waited_for.len(), 1);
 }
 
-pub async fn branches_grow_from_branches(store: Handle) {
+pub async fn a_child_in_a_branch_may_open_a_branch(store: Handle) {
     let (me, _) = parent_with_children(&store, children(2, 2)).await;
     let taken = claim_all(&store, 2, me, 2).await;
     let watch = BranchWatch { ended: Some(2), ..BranchWatch::default() };
@@ -82,20 +82,20 @@ pub async fn branches_grow_from_branches(store: Handle) {
     let wait = wait_for_signal(windlass_model::branch::BRANCH_SIGNAL, None);
     commit(&store, 3, with_step(change(me, &taken[0], wait), step)).await;
     let grandchildren = claim_all(&store, 4, me, 3).await;
-    assert_eq!(grandchildren[0].branch_member.map(|counted| counted.parent), Some(id(2)));
+    assert_eq!(grandchildren[0].branch_member.map(|member| member.parent), Some(id(2)));
     for child in &grandchildren {
         commit(&store, 5, change(me, child, done("x"))).await;
     }
     assert_eq!(counts(&store).await, [1, 0, 0, 0]);
     let woken = claim_one(&store, 6, me, 4).await;
     assert_eq!((woken.id, texts(&woken.inbox)), (id(2), vec!["7".to_owned()]));
-    // One batch ends the last of the inner branch's kin and its parent.
+    // One batch ends both children of the outer branch, one of which is the parent of the inner one.
     let batch = [change(me, &taken[1], done("x")), change(me, &woken, done("x"))];
     store.commit(at(7), &batch).await.expect("commit");
     assert_eq!(counts(&store).await, [2, 2, 0, 0]);
 }
 
-pub async fn children_of_a_branch_take_their_places_like_others(store: Handle) {
+pub async fn flow_control_applies_to_children_in_a_branch(store: Handle) {
     administer(&store, 0, AdminAction::Limit(RateLimit::per("api", 1, secs(10)))).await;
     let mut all = children(2, 6);
     all[0].when = When::After(secs(10));
@@ -113,7 +113,7 @@ pub async fn children_of_a_branch_take_their_places_like_others(store: Handle) {
     let mut same = branch_child(10, BRANCH);
     same.settings.unique = Some(Box::new(Unique::new("name")));
     update_branches(&store, 2, &(me, job), vec![], vec![same]).await;
-    assert_eq!(branch(&store, 1, BRANCH).await.spawned, 6, "its name is taken, so it is not put in");
+    assert_eq!(branch(&store, 1, BRANCH).await.spawned, 6, "its unique name is held, so it is not spawned");
     assert_eq!(state(&store, id(2)).await, State::Scheduled);
     let taken = claim_all(&store, 2, me, 2).await;
     assert_eq!(ids(&taken), [3, 5, 7].map(id));
@@ -129,7 +129,7 @@ pub async fn children_of_a_branch_take_their_places_like_others(store: Handle) {
     assert_eq!(counts(&store).await, [6, 6, 0, 0]);
 }
 
-pub async fn a_child_says_where_it_stands(store: Handle) {
+pub async fn a_child_shows_its_position_in_its_branch(store: Handle) {
     let (me, job) = running_job(&store, 1).await;
     let spawns = Some(vec!["each".to_owned(), "sum".to_owned()]);
     let open = BranchUpdate { spawns, ..open_branch(BRANCH, "all") };
@@ -142,7 +142,7 @@ pub async fn a_child_says_where_it_stands(store: Handle) {
         with_step(change(me, &job, Outcome::Wait(Wait::YIELD)), branch_writes(vec![open], all)),
     )
     .await;
-    let place = |spawn: &str, item: &str, items| ChildPlace {
+    let position = |spawn: &str, item: &str, items| ChildPlace {
         branch: BRANCH,
         name: "all".into(),
         spawn: spawn.into(),
@@ -150,35 +150,35 @@ pub async fn a_child_says_where_it_stands(store: Handle) {
         items,
     };
     let seen = view(&store, id(2)).await;
-    assert_eq!((seen.parent, seen.place.clone()), (Some(id(1)), Some(place("sum", "", 1))));
-    assert_eq!(seen.place.expect("shown above").key("order"), "order$all$sum");
-    let seen = view(&store, id(3)).await.place.expect("it is in a branch");
-    assert_eq!((seen.key("order").as_str(), &seen), ("order$all$each_3", &place("each", "3", 1)));
-    assert_eq!(view(&store, id(4)).await.place, Some(place("each", "4..", 9)));
+    assert_eq!((seen.parent, seen.place.clone()), (Some(id(1)), Some(position("sum", "", 1))));
+    assert_eq!(seen.place.expect("compared above").key("order"), "order$all$sum");
+    let seen = view(&store, id(3)).await.place.expect("a position in the branch");
+    assert_eq!((seen.key("order").as_str(), &seen), ("order$all$each_3", &position("each", "3", 1)));
+    assert_eq!(view(&store, id(4)).await.place, Some(position("each", "4..", 9)));
     assert_eq!(view(&store, id(5)).await.place, None);
     assert_eq!(view(&store, id(1)).await.place, None);
 }
 
-pub async fn children_are_listed_in_pages(store: Handle) {
+pub async fn children_in_a_branch_are_listed_in_pages(store: Handle) {
     let (me, _) = parent_with_children(&store, children(2, 12)).await;
     let taken = claim_all(&store, 2, me, 2).await;
     commit(&store, 3, change(me, &taken[0], done("out"))).await;
     commit(&store, 3, change(me, &taken[1], failed(Reason::Stopped))).await;
     commit(&store, 3, change(me, &taken[2], cancelled())).await;
     commit(&store, 3, with_step(change(me, &taken[3], Outcome::Next), step("A", "B", "data"))).await;
-    let numbers = async |only| {
+    let listed = async |only| {
         let all = list_children(&store, only).await;
-        all.into_iter().map(|leaf| leaf.summary.id).collect::<Vec<_>>()
+        all.into_iter().map(|child| child.summary.id).collect::<Vec<_>>()
     };
-    assert_eq!(numbers(ChildStates::All).await, (2..14).map(id).collect::<Vec<_>>());
-    assert_eq!(numbers(ChildStates::Live).await, (5..14).map(id).collect::<Vec<_>>());
-    assert_eq!(numbers(ChildStates::Ended).await, [2, 3, 4].map(id));
-    assert_eq!(numbers(ChildStates::Bad).await, [3, 4].map(id));
+    assert_eq!(listed(ChildStates::All).await, (2..14).map(id).collect::<Vec<_>>());
+    assert_eq!(listed(ChildStates::Live).await, (5..14).map(id).collect::<Vec<_>>());
+    assert_eq!(listed(ChildStates::Ended).await, [2, 3, 4].map(id));
+    assert_eq!(listed(ChildStates::Bad).await, [3, 4].map(id));
     for only in [ChildStates::All, ChildStates::Live, ChildStates::Ended, ChildStates::Bad] {
         let (mut pages, mut after) = (Vec::new(), None);
         loop {
-            let of = BranchChildFilter { job: id(1), branch: BRANCH, only, after, limit: 5 };
-            let page = store.inspect().branch_children(&of).await.expect("leaves");
+            let filter = BranchChildFilter { job: id(1), branch: BRANCH, only, after, limit: 5 };
+            let page = store.inspect().branch_children(&filter).await.expect("children");
             assert!(page.len() <= 5);
             let Some(last) = page.last() else { break };
             after = Some(last.summary.id);
@@ -201,7 +201,7 @@ pub async fn children_are_listed_in_pages(store: Handle) {
     assert_eq!((all[3].summary.state, all[3].summary.kind.as_str()), (State::Running, KIND));
 }
 
-pub async fn nothing_is_left_of_the_branches_of_a_pruned_job(store: Handle) {
+pub async fn pruning_a_job_deletes_its_branches(store: Handle) {
     let parent = parent_with_children(&store, children(2, 2)).await;
     let (me, job) = parent;
     let taken = claim_all(&store, 2, me, 2).await;
@@ -210,14 +210,14 @@ pub async fn nothing_is_left_of_the_branches_of_a_pruned_job(store: Handle) {
         let prune = Prune { state: State::Done, before: t(now), kind: None, after: None, limit: 99 };
         store.prune(at(now), &prune).await.expect("prune").jobs
     };
-    assert_eq!(prune(50).await, 0, "its parent lives");
+    assert_eq!(prune(50).await, 0, "its parent has not ended");
     commit(&store, 60, change(me, &job, done("x"))).await;
     assert_eq!(prune(70).await, 2);
     assert_eq!(store.inspect().branches(id(1)).await.expect("branches"), []);
     let seen = view(&store, id(3)).await;
     assert_eq!((seen.place, seen.parent), (None, Some(id(1))));
     assert_eq!(commit(&store, 80, change(me, &taken[1], done("x"))).await, CommitOutcome::Committed);
-    assert_eq!(prune(90).await, 1, "its parent is gone");
+    assert_eq!(prune(90).await, 1, "its parent is pruned");
     submit(&store, &[self::job(1)]).await;
     assert_eq!(store.inspect().branches(id(1)).await.expect("branches"), []);
 }

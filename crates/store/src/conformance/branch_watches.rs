@@ -1,4 +1,4 @@
-//! Watches: a parent is told once that a branch has come to what it waits for.
+//! Watches: a parent gets one signal when its branch reaches the counts it watches for.
 
 use windlass_model::{
     BranchNo, BranchUpdate, BranchWatch, ClaimedJob, CommitOutcome, Outcome, Reason, State, StepWrites,
@@ -8,12 +8,12 @@ use windlass_model::{
 use super::{branch_kit::*, kit::*};
 use crate::{ControlOutcome, Error, JobAction, TIMER_GATE};
 
-/// Has the worker end a child.
-async fn commit_outcome(store: &Handle, now: u64, me: WorkerId, child: &ClaimedJob, outcome: Outcome) {
-    assert_eq!(commit(store, now, change(me, child, outcome)).await, CommitOutcome::Committed);
+/// Commits an outcome.
+async fn commit_outcome(store: &Handle, now: u64, me: WorkerId, job: &ClaimedJob, outcome: Outcome) {
+    assert_eq!(commit(store, now, change(me, job, outcome)).await, CommitOutcome::Committed);
 }
 
-/// The parent after it was woken: one signal, whose payload is the number.
+/// Claims the parent after its watch was met: its inbox holds one signal, whose payload is the branch's number.
 async fn claim_woken_parent(store: &Handle, now: u64, me: WorkerId, number: i64) -> ClaimedJob {
     let parent = claim_one(store, now, me, number).await;
     let [signal] = &parent.inbox[..] else { panic!("{:?}", parent.inbox) };
@@ -43,42 +43,42 @@ pub async fn a_parked_parent_is_woken_when_its_watch_is_met(store: Handle) {
             commit_outcome(&store, 3 + second as u64, me, child, outcome).await;
         }
         let seen = branch(&store, first, BRANCH).await;
-        assert_eq!((seen.watch, seen.poll.next_at), (None, None), "it is over");
+        assert_eq!((seen.watch, seen.poll.next_at), (None, None), "a watch that was met is deleted");
         let parent = claim_one(&store, 6, me, 3).await;
         assert_eq!((parent.id, parent.due_at, texts(&parent.inbox)), (id(first), t(5), vec!["7".to_owned()]));
         commit_outcome(&store, 7, me, &taken[3], done("x")).await;
-        assert_eq!(inbox(&store, first).await, ["7"], "told once");
+        assert_eq!(inbox(&store, first).await, ["7"], "one signal");
         commit_outcome(&store, 8, me, &parent, done("x")).await;
     }
-    assert_eq!(store.repair(at(9)).await.expect("sweep"), 0);
+    assert_eq!(store.repair(at(9)).await.expect("repair"), 0);
 }
 
-pub async fn what_was_met_before_the_watch_is_told_at_once(store: Handle) {
+pub async fn a_watch_that_is_already_met_sends_its_signal_at_once(store: Handle) {
     let parent = parent_with_children(&store, children(2, 2)).await;
     let me = parent.0;
     for child in claim_all(&store, 2, me, 2).await {
         commit_outcome(&store, 2, me, &child, done("x")).await;
     }
-    assert_eq!(inbox(&store, 1).await, [] as [&str; 0], "nobody watches yet");
+    assert_eq!(inbox(&store, 1).await, [] as [&str; 0], "the branch has no watch yet");
     wait_for_watch(&store, 3, &parent, watch_ended(2)).await;
     assert_eq!(branch(&store, 1, BRANCH).await.watch, None);
     claim_woken_parent(&store, 3, me, 3).await;
     assert_eq!(poll_branches(&store, 500).await.polled, 0);
 }
 
-pub async fn what_is_met_before_the_park_ends_the_wait_at_once(store: Handle) {
+pub async fn a_watch_that_is_met_before_the_park_ends_the_wait_at_once(store: Handle) {
     let parent = parent_with_children(&store, children(2, 2)).await;
     let me = parent.0;
     let parent = update_branches(&store, 2, &parent, vec![watch_branch(watch_ended(2))], vec![]).await;
     for child in claim_all(&store, 3, me, 2).await {
         commit_outcome(&store, 3, me, &child, done("x")).await;
     }
-    assert_eq!(inbox(&store, 1).await, ["7"], "it runs, and is told");
+    assert_eq!(inbox(&store, 1).await, ["7"], "a running parent gets the signal too");
     commit_outcome(&store, 4, me, &parent.1, wait_for_signal(BRANCH_SIGNAL, None)).await;
     claim_woken_parent(&store, 4, me, 3).await;
 }
 
-pub async fn a_batch_may_meet_a_watch_and_park_its_parent(store: Handle) {
+pub async fn one_batch_may_meet_a_watch_and_park_the_parent(store: Handle) {
     for (n, parent_first) in [(1, true), (21, false)] {
         let (me, job) = running_job(&store, n).await;
         let step = branch_writes(vec![open_branch(BRANCH, "all")], children(n + 1, 2));
@@ -93,15 +93,15 @@ pub async fn a_batch_may_meet_a_watch_and_park_its_parent(store: Handle) {
         if !parent_first {
             batch.reverse();
         }
-        let verdicts = store.commit(at(2), &batch).await.expect("commit");
-        assert_eq!(verdicts, vec![CommitOutcome::Committed; 3]);
+        let outcomes = store.commit(at(2), &batch).await.expect("commit");
+        assert_eq!(outcomes, vec![CommitOutcome::Committed; 3]);
         assert_eq!(inbox(&store, n).await, ["7"]);
         assert_eq!(claim_one(&store, 2, me, 3).await.id, id(n));
     }
     assert_eq!(fire_timers(&store, 500, 9).await.woken, 0, "the waits are over");
 }
 
-pub async fn a_branch_without_children_is_met_by_none(store: Handle) {
+pub async fn a_watch_for_no_children_is_met_at_once(store: Handle) {
     let (me, job) = running_job(&store, 1).await;
     let open = BranchUpdate { seal: true, watch: Some(watch_ended(0)), ..open_branch(BRANCH, "all") };
     commit(
@@ -113,7 +113,7 @@ pub async fn a_branch_without_children_is_met_by_none(store: Handle) {
     claim_woken_parent(&store, 1, me, 2).await;
 }
 
-pub async fn the_newest_watch_is_the_only_one(store: Handle) {
+pub async fn a_new_watch_replaces_the_one_before(store: Handle) {
     let parent = parent_with_children(&store, children(2, 4)).await;
     let me = parent.0;
     let parent = update_branches(&store, 2, &parent, vec![watch_branch(watch_ended(1))], vec![]).await;
@@ -122,7 +122,7 @@ pub async fn the_newest_watch_is_the_only_one(store: Handle) {
     for child in &taken[..2] {
         commit_outcome(&store, 4, me, child, done("x")).await;
     }
-    assert_eq!(state(&store, id(1)).await, State::Waiting, "nobody wants to know of one");
+    assert_eq!(state(&store, id(1)).await, State::Waiting, "the first watch was replaced");
     commit_outcome(&store, 5, me, &taken[2], done("x")).await;
     let parent = claim_woken_parent(&store, 5, me, 3).await;
     let again = StepWrites {
@@ -141,7 +141,7 @@ pub async fn the_newest_watch_is_the_only_one(store: Handle) {
     claim_woken_parent(&store, 8, me, 5).await;
 }
 
-pub async fn a_repeated_change_tells_nothing_twice(store: Handle) {
+pub async fn a_repeated_commit_sends_no_second_signal(store: Handle) {
     let parent = parent_with_children(&store, children(2, 1)).await;
     let me = parent.0;
     wait_for_watch(&store, 2, &parent, watch_ended(1)).await;
@@ -154,7 +154,7 @@ pub async fn a_repeated_change_tells_nothing_twice(store: Handle) {
     claim_woken_parent(&store, 4, me, 3).await;
 }
 
-pub async fn a_child_that_comes_back_unmeets_nothing(store: Handle) {
+pub async fn a_retried_child_does_not_undo_a_watch_that_was_met(store: Handle) {
     let parent = parent_with_children(&store, children(2, 2)).await;
     let me = parent.0;
     wait_for_watch(&store, 2, &parent, watch_ended(2)).await;
@@ -162,7 +162,7 @@ pub async fn a_child_that_comes_back_unmeets_nothing(store: Handle) {
     commit_outcome(&store, 3, me, &taken[0], failed(Reason::Stopped)).await;
     assert_eq!(act_on_job(&store, 4, 2, JobAction::Retry).await, ControlOutcome::Done);
     commit_outcome(&store, 5, me, &taken[1], done("x")).await;
-    assert_eq!(state(&store, id(1)).await, State::Waiting, "one has come back");
+    assert_eq!(state(&store, id(1)).await, State::Waiting, "a retried child has not ended");
     let child = claim_one(&store, 6, me, 3).await;
     commit_outcome(&store, 6, me, &child, failed(Reason::Stopped)).await;
     let parent = claim_woken_parent(&store, 6, me, 4).await;
@@ -173,7 +173,7 @@ pub async fn a_child_that_comes_back_unmeets_nothing(store: Handle) {
     commit_outcome(&store, 9, me, &parent, done("x")).await;
 }
 
-pub async fn ends_from_outside_meet_a_watch(store: Handle) {
+pub async fn expired_and_cancelled_children_meet_a_watch(store: Handle) {
     let later = windlass_model::When::At(t(500));
     let mut all: Vec<_> =
         children(2, 3).into_iter().map(|child| windlass_model::NewJob { when: later, ..child }).collect();
@@ -193,7 +193,7 @@ pub async fn ends_from_outside_meet_a_watch(store: Handle) {
     assert_eq!(parent.due_at, t(7));
 }
 
-pub async fn two_branches_are_told_apart(store: Handle) {
+pub async fn the_signals_of_two_branches_name_their_branches(store: Handle) {
     let parent = parent_with_children(&store, children(2, 1)).await;
     let me = parent.0;
     let second = BranchUpdate { watch: Some(watch_ended(1)), ..open_branch(BranchNo(8), "more") };
@@ -204,12 +204,12 @@ pub async fn two_branches_are_told_apart(store: Handle) {
     let batch: Vec<_> = taken.iter().rev().map(|child| change(me, child, done("x"))).collect();
     store.commit(at(3), &batch).await.expect("commit");
     let parent = claim_one(&store, 4, me, 3).await;
-    let mut told = texts(&selected_signals(&parent));
-    told.sort();
-    assert_eq!(told, ["7", "8"]);
+    let mut signals = texts(&selected_signals(&parent));
+    signals.sort();
+    assert_eq!(signals, ["7", "8"]);
 }
 
-pub async fn an_ended_parent_watches_nothing(store: Handle) {
+pub async fn the_watches_of_an_ended_parent_are_deleted(store: Handle) {
     let parent = parent_with_children(&store, children(2, 2)).await;
     let (me, job) = update_branches(&store, 2, &parent, vec![watch_branch(watch_ended(1))], vec![]).await;
     let taken = claim_all(&store, 2, me, 2).await;
@@ -222,13 +222,13 @@ pub async fn an_ended_parent_watches_nothing(store: Handle) {
     }
     assert_eq!((inbox(&store, 1).await.len(), counts(&store).await), (0, [2, 2, 0, 0]));
     assert_eq!(act_on_job(&store, 5, 1, JobAction::Retry).await, ControlOutcome::Done);
-    assert_eq!(branch(&store, 1, BRANCH).await.watch, None, "it says itself what it wants to know");
+    assert_eq!(branch(&store, 1, BRANCH).await.watch, None, "a retried parent sets its own watch");
     let parent = (me, claim_one(&store, 5, me, 3).await);
     wait_for_watch(&store, 6, &parent, watch_ended(2)).await;
     claim_woken_parent(&store, 6, me, 4).await;
 }
 
-pub async fn a_paused_parent_is_told_and_stays_aside(store: Handle) {
+pub async fn a_paused_parent_gets_the_signal_and_stays_paused(store: Handle) {
     let parent = parent_with_children(&store, children(2, 1)).await;
     let me = parent.0;
     wait_for_watch(&store, 2, &parent, watch_ended(1)).await;
@@ -240,7 +240,7 @@ pub async fn a_paused_parent_is_told_and_stays_aside(store: Handle) {
     claim_woken_parent(&store, 5, me, 4).await;
 }
 
-pub async fn a_full_inbox_is_told_of_a_branch_all_the_same(store: Handle) {
+pub async fn a_full_inbox_still_takes_the_signal_of_a_branch(store: Handle) {
     let parent = parent_with_children(&store, children(2, 1)).await;
     let me = parent.0;
     wait_for_watch(&store, 2, &parent, watch_ended(1)).await;
@@ -252,7 +252,7 @@ pub async fn a_full_inbox_is_told_of_a_branch_all_the_same(store: Handle) {
     claim_woken_parent(&store, 3, me, 3).await;
 }
 
-pub async fn nobody_else_tells_of_a_branch(store: Handle) {
+pub async fn nobody_else_may_send_the_signal_of_a_branch(store: Handle) {
     let parent = parent_with_children(&store, children(2, 1)).await;
     wait_for_watch(&store, 2, &parent, watch_ended(1)).await;
     let sent = store.signal(at(2), &[signal(id(1), BRANCH_SIGNAL, "7/1", "7")]).await;
@@ -260,7 +260,7 @@ pub async fn nobody_else_tells_of_a_branch(store: Handle) {
     assert_eq!(state(&store, id(1)).await, State::Waiting);
 }
 
-pub async fn a_watch_moves_the_timers_gate(store: Handle) {
+pub async fn a_watch_moves_the_timer_gate(store: Handle) {
     let parent = parent_with_children(&store, children(2, 1)).await;
     let before = gates(&store, &[TIMER_GATE]).await;
     wait_for_watch(&store, 2, &parent, watch_ended(1)).await;

@@ -1,4 +1,4 @@
-//! Branches: children are put in, counted however they end, and listed.
+//! Branches: children are spawned in them and counted, however they end.
 
 use windlass_model::{
     BranchCounts, BranchMember, BranchNo, BranchUpdate, ClaimedJob, CommitOutcome, NewJob, Outcome, Reason,
@@ -8,7 +8,7 @@ use windlass_model::{
 use super::{branch_kit::*, kit::*};
 use crate::{ControlOutcome, Error, JobAction, ReapRequest};
 
-pub async fn a_branch_is_opened_filled_and_sealed_in_one_change(store: Handle) {
+pub async fn one_change_opens_a_branch_spawns_its_children_and_seals_it(store: Handle) {
     let (me, job) = running_job(&store, 1).await;
     let seal = BranchUpdate {
         seal: true,
@@ -16,8 +16,8 @@ pub async fn a_branch_is_opened_filled_and_sealed_in_one_change(store: Handle) {
         merge_record: Some("{\"all\":true}".into()),
         ..open_branch(BRANCH, "all")
     };
-    let grown = with_step(change(me, &job, Outcome::Next), branch_writes(vec![seal], children(2, 1_000)));
-    assert_eq!(commit(&store, 1, grown).await, CommitOutcome::Committed);
+    let spawn = with_step(change(me, &job, Outcome::Next), branch_writes(vec![seal], children(2, 1_000)));
+    assert_eq!(commit(&store, 1, spawn).await, CommitOutcome::Committed);
     let seen = branch(&store, 1, BRANCH).await;
     assert_eq!((seen.job, seen.number, seen.name.as_str()), (id(1), BRANCH, "all"));
     assert_eq!((seen.spawns, seen.cursor), (vec!["each".to_owned()], Some(payload("end"))));
@@ -29,13 +29,13 @@ pub async fn a_branch_is_opened_filled_and_sealed_in_one_change(store: Handle) {
     assert_eq!((seen.opened_at, seen.merged_at, seen.poll), (t(1), None, Default::default()));
     let taken = claim_all(&store, 2, me, 2).await;
     assert_eq!(taken.len(), 1_000);
-    let counted = BranchMember { parent: id(1), branch: BRANCH, items: 1 };
-    assert!(taken.iter().all(|child| child.branch_member == Some(counted) && child.parent.is_none()));
+    let member = BranchMember { parent: id(1), branch: BRANCH, items: 1 };
+    assert!(taken.iter().all(|child| child.branch_member == Some(member) && child.parent.is_none()));
     assert_eq!(taken[0].input, payload("2"));
-    assert_eq!(view(&store, id(1)).await.pending, 0, "they are not waited for one by one");
+    assert_eq!(view(&store, id(1)).await.pending, 0, "children in a branch are not counted as pending");
 }
 
-pub async fn a_branch_is_filled_by_many_changes(store: Handle) {
+pub async fn many_changes_spawn_children_in_one_branch(store: Handle) {
     let mut parent = parent_with_children(&store, Vec::new()).await;
     for n in 0..3 {
         let cursor = BranchUpdate { cursor: Some(payload(&n.to_string())), ..BranchUpdate::new(BRANCH) };
@@ -44,19 +44,23 @@ pub async fn a_branch_is_filled_by_many_changes(store: Handle) {
         let seen = branch(&store, 1, BRANCH).await;
         assert_eq!((seen.spawned, seen.cursor), (i64::from(n + 1) * 4, Some(payload(&n.to_string()))));
     }
-    // Without a word on the branch itself.
+    // Children may be spawned without an update of the branch.
     parent = update_branches(&store, 5, &parent, Vec::new(), children(50, 1)).await;
     let names = vec!["each".to_owned(), "more".to_owned()];
     let last = BranchUpdate { seal: true, spawns: Some(names.clone()), ..BranchUpdate::new(BRANCH) };
     update_branches(&store, 6, &parent, vec![last], children(60, 2)).await;
     let seen = branch(&store, 1, BRANCH).await;
     assert_eq!((seen.spawned, seen.sealed, seen.spawns), (15, true, names));
-    assert_eq!((seen.opened_at, seen.cursor), (t(1), Some(payload("2"))), "what is not said stays");
+    assert_eq!(
+        (seen.opened_at, seen.cursor),
+        (t(1), Some(payload("2"))),
+        "an update keeps what it does not set"
+    );
     let listed = store.inspect().children(id(1), None, 99).await.expect("children");
     assert_eq!(listed.len(), 15);
 }
 
-pub async fn every_end_in_a_branch_is_counted(store: Handle) {
+pub async fn a_branch_counts_its_children_however_they_end(store: Handle) {
     let mut all = children(2, 8);
     all[3].deadline_at = Some(t(5));
     all[4].when = When::At(t(500));
@@ -66,41 +70,41 @@ pub async fn every_end_in_a_branch_is_counted(store: Handle) {
     };
     all[6] = named(all[6].clone());
     let (me, _) = parent_with_children(&store, all).await;
-    // The last one is taken alone, twice.
+    // The last child is claimed by a worker of its own, whose death makes it a suspect.
     let (two, three) = (worker(&store, 2).await, worker(&store, 3).await);
     act_on_job(&store, 2, 9, JobAction::Priority(-50)).await;
     assert_eq!(claim_one(&store, 2, two, 1).await.id, id(9));
     let taken = claim_all(&store, 2, me, 2).await;
     assert_eq!(ids(&taken), [2, 3, 4, 5, 7, 8].map(id));
-    assert_eq!(counts(&store).await, [0, 0, 0, 0], "nobody has written anything");
+    assert_eq!(counts(&store).await, [0, 0, 0, 0], "no attempt has committed yet");
     commit(&store, 3, change(me, &taken[0], done("x"))).await;
     assert_eq!(counts(&store).await, [1, 1, 0, 0], "done");
     commit(&store, 3, change(me, &taken[1], failed(Reason::Stopped))).await;
     assert_eq!(counts(&store).await, [2, 1, 1, 0], "failed");
     commit(&store, 3, change(me, &taken[2], cancelled())).await;
-    assert_eq!(counts(&store).await, [3, 1, 1, 1], "cancelled by itself");
+    assert_eq!(counts(&store).await, [3, 1, 1, 1], "cancelled by its own attempt");
     assert_eq!(fire_timers(&store, 5, 9).await.expired, 1);
     assert_eq!(counts(&store).await, [4, 1, 2, 1], "expired while it ran");
     assert_eq!(act_on_job(&store, 6, 6, cancel(9)).await, ControlOutcome::Done);
     assert_eq!(counts(&store).await, [5, 1, 2, 2], "cancelled while scheduled");
     assert_eq!(act_on_job(&store, 6, 7, cancel(0)).await, ControlOutcome::CancelRequested);
-    assert_eq!(counts(&store).await, [5, 1, 2, 2], "only told");
+    assert_eq!(counts(&store).await, [5, 1, 2, 2], "a cancel was requested");
     assert_eq!(fire_timers(&store, 6, 9).await.cancelled, 1);
-    assert_eq!(counts(&store).await, [6, 1, 2, 3], "told to end, and ended");
+    assert_eq!(counts(&store).await, [6, 1, 2, 3], "cancelled when the grace period was over");
     store.release(at(7), &[job_claim(me, &taken[5])]).await.expect("release");
-    let told = store.submit(at(7), &[named(job(50))], None).await.expect("submit");
-    assert_eq!(told, [SubmitOutcome::Replaced { id: id(8) }]);
+    let outcomes = store.submit(at(7), &[named(job(50))], None).await.expect("submit");
+    assert_eq!(outcomes, [SubmitOutcome::Replaced { id: id(8) }]);
     assert_eq!(counts(&store).await, [7, 1, 2, 4], "replaced");
     reap(&store, 8, two).await;
-    assert_eq!(counts(&store).await, [7, 1, 2, 4], "returned");
+    assert_eq!(counts(&store).await, [7, 1, 2, 4], "reaped, and ready again");
     assert_eq!(claim(&store, at(8), &solo_claim_request(three, 1)).await[0].id, id(9));
-    let sweep = ReapRequest { dead: vec![three], lapsed: false, limit: 9, crashes: 1 };
-    assert_eq!(store.reap(at(9), &sweep).await.expect("reap").poisoned, 1);
+    let request = ReapRequest { dead: vec![three], lapsed: false, limit: 9, crashes: 1 };
+    assert_eq!(store.reap(at(9), &request).await.expect("reap").poisoned, 1);
     assert_eq!(counts(&store).await, [8, 1, 3, 4], "poisoned");
-    assert_eq!(inbox(&store, 1).await, [] as [&str; 0], "nobody watches");
+    assert_eq!(inbox(&store, 1).await, [] as [&str; 0], "the branch has no watch");
 }
 
-pub async fn a_batch_is_counted_per_branch(store: Handle) {
+pub async fn the_ends_of_a_batch_are_counted_per_branch(store: Handle) {
     let parent = parent_with_children(&store, children(10, 40)).await;
     let other = BranchNo(-3);
     let more = (100..120).map(|n| branch_child(n, other)).collect();
@@ -109,16 +113,20 @@ pub async fn a_batch_is_counted_per_branch(store: Handle) {
     assert_eq!(taken.len(), 60);
     let outcome = |n: usize| [done("x"), failed(Reason::Stopped), cancelled(), done("y")][n % 4].clone();
     let batch: Vec<_> = taken.iter().enumerate().map(|(n, job)| change(me, job, outcome(n))).collect();
-    let verdicts = store.commit(at(4), &batch).await.expect("commit");
-    assert_eq!(verdicts, vec![CommitOutcome::Committed; 60]);
+    let outcomes = store.commit(at(4), &batch).await.expect("commit");
+    assert_eq!(outcomes, vec![CommitOutcome::Committed; 60]);
     assert_eq!(counts(&store).await, [40, 20, 10, 10]);
     let counts = branch(&store, 1, other).await.counts;
     assert_eq!(counts, BranchCounts { started: 20, done: 10, failed: 5, cancelled: 5 });
     let all = store.inspect().branches(id(1)).await.expect("branches");
-    assert_eq!(all.iter().map(|branch| branch.number).collect::<Vec<_>>(), [other, BRANCH], "by number");
+    assert_eq!(
+        all.iter().map(|branch| branch.number).collect::<Vec<_>>(),
+        [other, BRANCH],
+        "sorted by number"
+    );
 }
 
-pub async fn a_child_that_goes_on_has_started_and_not_ended(store: Handle) {
+pub async fn a_child_that_retries_waits_or_steps_counts_as_started_and_not_ended(store: Handle) {
     let (me, _) = parent_with_children(&store, children(2, 4)).await;
     let taken = claim_all(&store, 2, me, 2).await;
     commit(&store, 3, change(me, &taken[0], retry(secs(5), &[1]))).await;
@@ -127,12 +135,12 @@ pub async fn a_child_that_goes_on_has_started_and_not_ended(store: Handle) {
     store.release(at(3), &[job_claim(me, &taken[3])]).await.expect("release");
     assert_eq!(counts(&store).await, [3, 0, 0, 0]);
     commit(&store, 4, change(me, &after_step(&taken[2]), done("x"))).await;
-    assert_eq!(counts(&store).await, [3, 1, 0, 0], "it started once");
+    assert_eq!(counts(&store).await, [3, 1, 0, 0], "its start is counted once");
     assert_eq!(act_on_job(&store, 5, 3, cancel(0)).await, ControlOutcome::Done);
     assert_eq!(counts(&store).await, [3, 1, 0, 1]);
 }
 
-pub async fn a_child_that_is_tried_again_counts_back(store: Handle) {
+pub async fn a_retry_takes_a_child_out_of_the_counts(store: Handle) {
     let (me, _) = parent_with_children(&store, children(2, 3)).await;
     let taken = claim_all(&store, 2, me, 2).await;
     commit(&store, 3, change(me, &taken[0], failed(Reason::Stopped))).await;
@@ -141,9 +149,9 @@ pub async fn a_child_that_is_tried_again_counts_back(store: Handle) {
     assert_eq!(act_on_job(&store, 3, 4, cancel(0)).await, ControlOutcome::Done);
     assert_eq!(counts(&store).await, [3, 0, 1, 2]);
     assert_eq!(act_on_job(&store, 4, 2, JobAction::Retry).await, ControlOutcome::Done);
-    assert_eq!(counts(&store).await, [3, 0, 0, 2], "it failed no more, and has started");
+    assert_eq!(counts(&store).await, [3, 0, 0, 2], "a retried child has started and is no longer failed");
     assert_eq!(act_on_job(&store, 4, 4, JobAction::Retry).await, ControlOutcome::Done);
-    assert_eq!(counts(&store).await, [2, 0, 0, 1], "it never started");
+    assert_eq!(counts(&store).await, [2, 0, 0, 1], "a child that never started is not counted as started");
     assert_eq!(act_on_job(&store, 4, 3, JobAction::Retry).await, ControlOutcome::Done);
     for child in claim_all(&store, 5, me, 3).await {
         commit(&store, 6, change(me, &child, done("x"))).await;
@@ -151,21 +159,21 @@ pub async fn a_child_that_is_tried_again_counts_back(store: Handle) {
     assert_eq!(counts(&store).await, [3, 3, 0, 0]);
 }
 
-pub async fn a_lost_answer_counts_nothing_twice(store: Handle) {
+pub async fn a_repeated_commit_counts_nothing_twice(store: Handle) {
     let (me, job) = running_job(&store, 1).await;
-    let grown = with_step(
+    let spawn = with_step(
         change(me, &job, Outcome::Next),
         branch_writes(vec![open_branch(BRANCH, "all")], children(2, 3)),
     );
     for _ in 0..2 {
-        assert_eq!(commit(&store, 1, grown.clone()).await, CommitOutcome::Committed);
+        assert_eq!(commit(&store, 1, spawn.clone()).await, CommitOutcome::Committed);
     }
     assert_eq!(branch(&store, 1, BRANCH).await.spawned, 3);
     let taken = claim_all(&store, 2, me, 2).await;
     let batch: Vec<_> = taken.iter().map(|child| change(me, child, done("x"))).collect();
     for _ in 0..2 {
-        let verdicts = store.commit(at(3), &batch).await.expect("commit");
-        assert_eq!(verdicts, vec![CommitOutcome::Committed; 3]);
+        let outcomes = store.commit(at(3), &batch).await.expect("commit");
+        assert_eq!(outcomes, vec![CommitOutcome::Committed; 3]);
     }
     assert_eq!(counts(&store).await, [3, 3, 0, 0]);
 }
@@ -175,8 +183,8 @@ pub async fn a_fenced_change_counts_nothing(store: Handle) {
     let taken = claim_all(&store, 2, me, 2).await;
     store.release(at(3), &[job_claim(me, &taken[0])]).await.expect("release");
     let old = taken.iter().map(|child| change(me, child, done("x"))).collect::<Vec<_>>();
-    let verdicts = store.commit(at(4), &old).await.expect("commit");
-    assert_eq!(verdicts, [CommitOutcome::Fenced, CommitOutcome::Committed]);
+    let outcomes = store.commit(at(4), &old).await.expect("commit");
+    assert_eq!(outcomes, [CommitOutcome::Fenced, CommitOutcome::Committed]);
     assert_eq!(counts(&store).await, [1, 1, 0, 0]);
     store.release(at(5), &[job_claim(me, &job)]).await.expect("release");
     let late = with_step(
@@ -189,7 +197,7 @@ pub async fn a_fenced_change_counts_nothing(store: Handle) {
     assert_eq!(store.inspect().job(id(10)).await.expect("job"), None);
 }
 
-pub async fn what_is_refused_in_a_batch_counts_nothing(store: Handle) {
+pub async fn a_refused_change_of_a_batch_counts_nothing(store: Handle) {
     let (me, _) = parent_with_children(&store, children(2, 3)).await;
     let taken = claim_all(&store, 2, me, 2).await;
     let writes_entry = |job: &ClaimedJob, outcome| {
@@ -198,26 +206,26 @@ pub async fn what_is_refused_in_a_batch_counts_nothing(store: Handle) {
     commit(&store, 3, writes_entry(&taken[1], Outcome::Next)).await;
     let twice = writes_entry(&after_step(&taken[1]), done("x"));
     let batch = [change(me, &taken[0], done("x")), twice, change(me, &taken[2], cancelled())];
-    let verdicts = store.commit(at(4), &batch).await.expect("commit");
+    let outcomes = store.commit(at(4), &batch).await.expect("commit");
     assert!(
-        matches!(verdicts[1], CommitOutcome::Refused(_)),
-        "the place in the journal is taken: {verdicts:?}"
+        matches!(outcomes[1], CommitOutcome::Refused(_)),
+        "the position in the journal is taken: {outcomes:?}"
     );
-    assert_eq!((&verdicts[0], &verdicts[2]), (&CommitOutcome::Committed, &CommitOutcome::Committed));
+    assert_eq!((&outcomes[0], &outcomes[2]), (&CommitOutcome::Committed, &CommitOutcome::Committed));
     assert_eq!(counts(&store).await, [3, 1, 0, 1]);
 }
 
-pub async fn what_cannot_be_done_to_a_branch_is_refused_alone(store: Handle) {
+pub async fn an_invalid_branch_update_is_refused_alone(store: Handle) {
     let parent = parent_with_children(&store, children(2, 1)).await;
     let other = running_job(&store, 40).await;
-    let tries = async |now: u64, branches: Vec<BranchUpdate>, children: Vec<NewJob>| {
+    let refused = async |now: u64, branches: Vec<BranchUpdate>, children: Vec<NewJob>| {
         let (me, job) = &parent;
         let bad = with_step(change(*me, job, Outcome::Next), branch_writes(branches, children));
         refusal(commit(&store, now, bad).await)
     };
-    assert!(tries(2, vec![BranchUpdate::new(BranchNo(9))], Vec::new()).await.contains("no branch 9"));
-    assert!(tries(2, vec![open_branch(BRANCH, "again")], Vec::new()).await.contains("a branch 7 already"));
-    assert!(tries(2, Vec::new(), vec![branch_child(50, BranchNo(9))]).await.contains("no open branch 9"));
+    assert!(refused(2, vec![BranchUpdate::new(BranchNo(9))], Vec::new()).await.contains("no branch 9"));
+    assert!(refused(2, vec![open_branch(BRANCH, "again")], Vec::new()).await.contains("a branch 7 already"));
+    assert!(refused(2, Vec::new(), vec![branch_child(50, BranchNo(9))]).await.contains("no open branch 9"));
     let bad = with_step(
         change(parent.0, &parent.1, Outcome::Next),
         branch_writes(vec![], vec![branch_child(50, BranchNo(9))]),
@@ -229,9 +237,9 @@ pub async fn what_cannot_be_done_to_a_branch_is_refused_alone(store: Handle) {
     );
     let child = claim(&store, at(2), &claim_request(parent.0, 9, 1)).await.remove(0);
     let batch = [bad, good, change(parent.0, &child, done("x"))];
-    let verdicts = store.commit(at(3), &batch).await.expect("commit");
-    assert!(matches!(verdicts[0], CommitOutcome::Refused(_)), "{verdicts:?}");
-    assert_eq!(verdicts[1..], [CommitOutcome::Committed, CommitOutcome::Committed]);
+    let outcomes = store.commit(at(3), &batch).await.expect("commit");
+    assert!(matches!(outcomes[0], CommitOutcome::Refused(_)), "{outcomes:?}");
+    assert_eq!(outcomes[1..], [CommitOutcome::Committed, CommitOutcome::Committed]);
     assert_eq!((branch(&store, 40, BRANCH).await.spawned, branch(&store, 1, BRANCH).await.spawned), (2, 1));
     assert_eq!(counts(&store).await, [1, 1, 0, 0]);
     let parent = update_branches(
@@ -247,10 +255,13 @@ pub async fn what_cannot_be_done_to_a_branch_is_refused_alone(store: Handle) {
     assert_eq!(branch(&store, 1, BRANCH).await.spawned, 1);
 }
 
-pub async fn what_is_no_child_of_a_branch_is_refused(store: Handle) {
+pub async fn an_invalid_branch_child_is_refused(store: Handle) {
     let (me, job) = parent_with_children(&store, vec![block(2, 5)]).await;
-    let told = store.submit(at(1), &children(50, 1), None).await;
-    assert!(matches!(&told, Err(Error::Invalid(why)) if why.to_string().contains("branch")), "{told:?}");
+    let submitted = store.submit(at(1), &children(50, 1), None).await;
+    assert!(
+        matches!(&submitted, Err(Error::Invalid(why)) if why.to_string().contains("branch")),
+        "{submitted:?}"
+    );
     let refused = async |step: StepWrites| {
         refusal(commit(&store, 2, with_step(change(me, &job, Outcome::Next), step)).await)
     };

@@ -1,4 +1,4 @@
-//! Taking ready jobs: order, limits, repeats, and who may not.
+//! Claims: order, limits, repeats, suspects, and workers that may not claim.
 
 use windlass_model::{
     ClaimNo, CommitOutcome, Epoch, NewJob, Retry, Rev, Settings, State, WorkerId, trace::EXAMPLE as TRACE,
@@ -7,9 +7,9 @@ use windlass_model::{
 use super::kit::*;
 use crate::{ClaimRequest, Error};
 
-pub async fn jobs_come_by_rank_across_kinds(store: Handle) {
+pub async fn jobs_are_claimed_by_rank_across_kinds(store: Handle) {
     let worker = worker(&store, 1).await;
-    // Submitted second by second, the kinds in turn, the ids backwards so that they do not tell the order.
+    // Submitted one per second, the kinds in turn, with descending ids, so that the order is not the order of ids.
     for n in 0..12u32 {
         let new = job_in(100 - n, ["a", "b", "c"][n as usize % 3], QUEUE);
         store.submit(at(u64::from(n)), &[new], None).await.expect("submit");
@@ -24,7 +24,7 @@ pub async fn jobs_come_by_rank_across_kinds(store: Handle) {
     assert_eq!(ids(&rest), (7..12).map(|n| id(100 - n)).collect::<Vec<_>>());
 }
 
-pub async fn priority_goes_first_and_age_overtakes_it(store: Handle) {
+pub async fn urgent_jobs_are_claimed_first_but_age_overtakes_priority(store: Handle) {
     let worker = worker(&store, 1).await;
     let with_priority = |n, priority| NewJob { priority, ..job(n) };
     store
@@ -35,7 +35,7 @@ pub async fn priority_goes_first_and_age_overtakes_it(store: Handle) {
         )
         .await
         .expect("submit");
-    // Six ageing spans later a normal job stands behind the one of priority 5, not before it.
+    // Six ageing intervals later a job of priority 0 ranks behind the one of priority 5.
     store
         .submit(at(360), &[with_priority(5, 0), with_priority(6, -8), with_priority(7, -6)], None)
         .await
@@ -44,7 +44,7 @@ pub async fn priority_goes_first_and_age_overtakes_it(store: Handle) {
     assert_eq!(order, [6, 3, 2, 7, 1, 5, 4].map(id));
 }
 
-pub async fn equal_ranks_come_in_the_order_of_ids(store: Handle) {
+pub async fn jobs_of_equal_rank_are_claimed_in_the_order_of_ids(store: Handle) {
     let worker = worker(&store, 1).await;
     let mut batch = [job(3), job_in(1, "b", QUEUE), job(4), job_in(2, "b", QUEUE)];
     batch[0].tags = vec!["x".into()];
@@ -53,32 +53,32 @@ pub async fn equal_ranks_come_in_the_order_of_ids(store: Handle) {
     assert_eq!(ids(&claim(&store, at(0), &both).await), [id(1), id(2), id(3)]);
 }
 
-pub async fn only_the_kinds_versions_and_queue_asked_are_taken(store: Handle) {
+pub async fn only_the_requested_kinds_versions_and_queue_are_claimed(store: Handle) {
     let worker = worker(&store, 1).await;
     let newer = NewJob { kind: kind(KIND, 2), ..job(2) };
-    let others = [newer, job_in(3, "other", QUEUE), job_in(4, KIND, "aside")];
+    let others = [newer, job_in(3, "other", QUEUE), job_in(4, KIND, "bulk")];
     submit(&store, &others).await;
     submit(&store, &[job(1)]).await;
     let mut before = Vec::new();
     for n in 2..=4 {
         before.push(view(&store, id(n)).await);
     }
-    let haul = store.claim(at(0), &claim_request(worker, 1, 99)).await.expect("claim");
-    assert_eq!(ids(&haul.jobs), [id(1)]);
-    assert!(!haul.suspects);
+    let batch = store.claim(at(0), &claim_request(worker, 1, 99)).await.expect("claim");
+    assert_eq!(ids(&batch.jobs), [id(1)]);
+    assert!(!batch.suspects);
     for n in 2..=4u32 {
-        assert_eq!(view(&store, id(n)).await, before[n as usize - 2], "job {n} is untouched");
+        assert_eq!(view(&store, id(n)).await, before[n as usize - 2], "job {n} is unchanged");
     }
     let none = ClaimRequest { kinds: [].into(), ..claim_request(worker, 2, 99) };
     assert!(claim(&store, at(0), &none).await.is_empty());
     let versions =
         ClaimRequest { kinds: [kind(KIND, 3), kind(KIND, 2)].into(), ..claim_request(worker, 3, 99) };
     assert_eq!(ids(&claim(&store, at(0), &versions).await), [id(2)]);
-    let aside = ClaimRequest { queue: "aside".into(), ..claim_request(worker, 4, 99) };
-    assert_eq!(ids(&claim(&store, at(0), &aside).await), [id(4)]);
+    let other_queue = ClaimRequest { queue: "bulk".into(), ..claim_request(worker, 4, 99) };
+    assert_eq!(ids(&claim(&store, at(0), &other_queue).await), [id(4)]);
 }
 
-pub async fn the_limit_holds_and_nothing_is_taken_twice(store: Handle) {
+pub async fn the_limit_is_kept_and_no_job_is_claimed_twice(store: Handle) {
     let (one, two) = (worker(&store, 1).await, worker(&store, 2).await);
     submit(&store, &jobs(1, 10)).await;
     assert_eq!(ids(&claim(&store, at(0), &claim_request(one, 1, 4)).await), [1, 2, 3, 4].map(id));
@@ -93,7 +93,7 @@ pub async fn the_limit_holds_and_nothing_is_taken_twice(store: Handle) {
     );
 }
 
-pub async fn a_claim_hands_over_all_that_a_worker_needs(store: Handle) {
+pub async fn a_claimed_job_has_everything_that_a_worker_needs(store: Handle) {
     let worker = worker(&store, 1).await;
     let mut new = job(1);
     new.key = Some("k".into());
@@ -127,42 +127,42 @@ pub async fn a_claim_hands_over_all_that_a_worker_needs(store: Handle) {
     );
 }
 
-pub async fn the_same_number_again_brings_the_same_jobs(store: Handle) {
+pub async fn a_repeated_claim_returns_the_same_jobs(store: Handle) {
     let worker = worker(&store, 1).await;
     submit(&store, &jobs(1, 10)).await;
     let first = claim(&store, at(0), &claim_request(worker, 1, 4)).await;
     let again = claim(&store, at(5), &claim_request(worker, 1, 9)).await;
     assert_eq!(first, again);
-    assert_eq!(count(&store, State::Ready).await, 6, "the repeat took no more");
+    assert_eq!(count(&store, State::Ready).await, 6, "the repeat claimed no more");
     assert_eq!(view(&store, id(1)).await.started_at, Some(t(0)));
     assert_eq!(claim_count(&store, worker).await, 1);
 }
 
-pub async fn a_repeat_brings_only_what_is_still_claimed(store: Handle) {
+pub async fn a_repeated_claim_returns_only_jobs_that_are_still_claimed(store: Handle) {
     let worker = worker(&store, 1).await;
     let mut batch = jobs(1, 7);
     batch[5].deadline_at = Some(t(2));
     submit(&store, &batch).await;
-    let taken = claim(&store, at(0), &claim_request(worker, 1, 7)).await;
-    commit(&store, 1, change(worker, &taken[0], done("x"))).await;
-    commit(&store, 1, change(worker, &taken[1], retry(secs(0), &[]))).await;
-    commit(&store, 1, change(worker, &taken[2], retry(secs(9), &[]))).await;
-    store.release(at(1), &[job_claim(worker, &taken[3])]).await.expect("release");
+    let claimed = claim(&store, at(0), &claim_request(worker, 1, 7)).await;
+    commit(&store, 1, change(worker, &claimed[0], done("x"))).await;
+    commit(&store, 1, change(worker, &claimed[1], retry(secs(0), &[]))).await;
+    commit(&store, 1, change(worker, &claimed[2], retry(secs(9), &[]))).await;
+    store.release(at(1), &[job_claim(worker, &claimed[3])]).await.expect("release");
     assert_eq!(fire_timers(&store, 2, 9).await.expired, 1);
     assert_eq!(ids(&claim(&store, at(3), &claim_request(worker, 1, 7)).await), [id(5), id(7)]);
-    // A job that came back and was claimed anew belongs to the newer claim only.
+    // A job that was returned and claimed again belongs only to the newer claim.
     assert_eq!(ids(&claim(&store, at(3), &claim_request(worker, 2, 7)).await), [id(4), id(2)]);
     assert_eq!(ids(&claim(&store, at(3), &claim_request(worker, 1, 7)).await), [id(5), id(7)]);
 }
 
-pub async fn a_repeat_of_a_claim_that_took_nothing_may_take(store: Handle) {
+pub async fn a_repeat_of_an_empty_claim_may_claim_jobs(store: Handle) {
     let worker = worker(&store, 1).await;
     assert!(claim(&store, at(0), &claim_request(worker, 1, 4)).await.is_empty());
     submit(&store, &[job(1)]).await;
     assert_eq!(ids(&claim(&store, at(0), &claim_request(worker, 1, 4)).await), [id(1)]);
 }
 
-pub async fn settled_claims_are_forgotten(store: Handle) {
+pub async fn settled_claims_are_deleted(store: Handle) {
     let (one, two) = (worker(&store, 1).await, worker(&store, 2).await);
     submit(&store, &jobs(1, 4)).await;
     for number in 1..=2 {
@@ -177,23 +177,23 @@ pub async fn settled_claims_are_forgotten(store: Handle) {
     assert_eq!(
         (claim_count(&store, one).await, claim_count(&store, two).await),
         (1, 1),
-        "only its own are forgotten"
+        "only its own claims are deleted"
     );
 }
 
 pub async fn a_dead_or_unknown_worker_claims_nothing(store: Handle) {
-    let (dead, left) = (worker(&store, 1).await, worker(&store, 2).await);
+    let (dead, retired) = (worker(&store, 1).await, worker(&store, 2).await);
     submit(&store, &[job(1)]).await;
     reap(&store, 0, dead).await;
-    store.retire_worker(at(0), left).await.expect("retire");
-    for worker in [dead, left, WorkerId(77)] {
+    store.retire_worker(at(0), retired).await.expect("retire");
+    for worker in [dead, retired, WorkerId(77)] {
         let error = store.claim(at(0), &claim_request(worker, 1, 1)).await.expect_err("refused");
         assert!(matches!(error, Error::Dead), "{worker}: {error}");
     }
     assert_eq!(state(&store, id(1)).await, State::Ready);
 }
 
-pub async fn a_lapsed_lease_claims_nothing_until_renewed(store: Handle) {
+pub async fn a_worker_whose_lease_lapsed_claims_nothing_until_it_renews(store: Handle) {
     let worker = worker(&store, 1).await;
     submit(&store, &jobs(1, 2)).await;
     let end = LEASE.as_secs();
@@ -207,43 +207,43 @@ pub async fn a_lapsed_lease_claims_nothing_until_renewed(store: Handle) {
     assert_eq!(ids(&claim(&store, at(end), &claim_request(worker, 2, 1)).await), [id(2)]);
 }
 
-pub async fn suspects_are_told_and_only_taken_alone(store: Handle) {
+pub async fn suspects_are_reported_and_claimed_only_by_solo_claims(store: Handle) {
     let (one, two) = (worker(&store, 1).await, worker(&store, 2).await);
-    submit(&store, &[job(1), job_in(2, "other", QUEUE), job_in(3, KIND, "aside")]).await;
+    submit(&store, &[job(1), job_in(2, "other", QUEUE), job_in(3, KIND, "bulk")]).await;
     claim_one(&store, 0, one, 1).await;
-    let haul = store.claim(at(0), &claim_request(two, 1, 9)).await.expect("claim");
-    assert!(haul.jobs.is_empty() && !haul.suspects);
+    let batch = store.claim(at(0), &claim_request(two, 1, 9)).await.expect("claim");
+    assert!(batch.jobs.is_empty() && !batch.suspects);
     reap(&store, 1, one).await;
     submit(&store, &[job(4)]).await;
-    let haul = store.claim(at(2), &claim_request(two, 1, 9)).await.expect("claim");
-    assert_eq!((ids(&haul.jobs), haul.suspects), (vec![id(4)], true));
+    let batch = store.claim(at(2), &claim_request(two, 1, 9)).await.expect("claim");
+    assert_eq!((ids(&batch.jobs), batch.suspects), (vec![id(4)], true));
     let elsewhere = [
         ClaimRequest { kinds: [kind("other", 1)].into(), ..claim_request(two, 2, 9) },
-        ClaimRequest { queue: "aside".into(), ..claim_request(two, 3, 9) },
+        ClaimRequest { queue: "bulk".into(), ..claim_request(two, 3, 9) },
     ];
-    for ask in &elsewhere {
-        assert!(!store.claim(at(2), ask).await.expect("claim").suspects, "{ask:?}");
+    for request in &elsewhere {
+        assert!(!store.claim(at(2), request).await.expect("claim").suspects, "{request:?}");
     }
-    let haul = store.claim(at(2), &solo_claim_request(two, 4)).await.expect("claim");
-    assert_eq!((ids(&haul.jobs), haul.suspects), (vec![id(1)], false));
+    let batch = store.claim(at(2), &solo_claim_request(two, 4)).await.expect("claim");
+    assert_eq!((ids(&batch.jobs), batch.suspects), (vec![id(1)], false));
     assert!(
         claim(&store, at(2), &solo_claim_request(two, 5)).await.is_empty(),
-        "ordinary jobs are not taken alone"
+        "solo claims take no ordinary jobs"
     );
 }
 
-pub async fn alone_takes_one_suspect_by_rank(store: Handle) {
+pub async fn a_solo_claim_takes_one_suspect_by_rank(store: Handle) {
     let (one, two) = (worker(&store, 1).await, worker(&store, 2).await);
     let batch = [job(1), NewJob { priority: -1, ..job(2) }, job(3)];
     submit(&store, &batch).await;
     claim(&store, at(0), &claim_request(one, 1, 9)).await;
     reap(&store, 1, one).await;
     submit(&store, &[job(4)]).await;
-    let alone = ClaimRequest { limit: 9, ..solo_claim_request(two, 1) };
-    let haul = store.claim(at(1), &alone).await.expect("claim");
-    assert_eq!((ids(&haul.jobs), haul.suspects), (vec![id(2)], true));
-    let again = store.claim(at(1), &alone).await.expect("claim");
-    assert_eq!(ids(&again.jobs), [id(2)], "numbered like any other");
+    let solo = ClaimRequest { limit: 9, ..solo_claim_request(two, 1) };
+    let batch = store.claim(at(1), &solo).await.expect("claim");
+    assert_eq!((ids(&batch.jobs), batch.suspects), (vec![id(2)], true));
+    let again = store.claim(at(1), &solo).await.expect("claim");
+    assert_eq!(ids(&again.jobs), [id(2)], "a solo claim can be repeated");
 }
 
 pub async fn a_retried_suspect_is_an_ordinary_job_again(store: Handle) {
@@ -254,7 +254,7 @@ pub async fn a_retried_suspect_is_an_ordinary_job_again(store: Handle) {
     let suspect = claim(&store, at(1), &solo_claim_request(two, 1)).await.remove(0);
     commit(&store, 2, change(two, &suspect, retry(secs(5), &[1]))).await;
     fire_timers(&store, 7, 9).await;
-    let haul = store.claim(at(7), &claim_request(two, 2, 9)).await.expect("claim");
-    assert_eq!((ids(&haul.jobs), haul.suspects), (vec![id(1)], false));
-    assert_eq!(haul.jobs[0].worker_deaths, 1, "its deaths are not forgotten");
+    let batch = store.claim(at(7), &claim_request(two, 2, 9)).await.expect("claim");
+    assert_eq!((ids(&batch.jobs), batch.suspects), (vec![id(1)], false));
+    assert_eq!(batch.jobs[0].worker_deaths, 1, "its deaths are not forgotten");
 }

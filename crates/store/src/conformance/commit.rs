@@ -1,4 +1,4 @@
-//! Writing what attempts ask for: outcomes, lost answers, fences, refusals.
+//! Commits: outcomes, repeats, fenced and refused changes.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ async fn ended(store: &Handle, n: u32) -> Option<JobEnd> {
     store.job_ends(&[id(n)]).await.expect("ended").remove(0)
 }
 
-pub async fn done_keeps_the_output(store: Handle) {
+pub async fn a_done_job_keeps_its_output(store: Handle) {
     let (worker, job) = running_job(&store, 1).await;
     let output = Payload { codec: 5, bytes: vec![0, 255, 7] };
     assert_eq!(
@@ -27,10 +27,13 @@ pub async fn done_keeps_the_output(store: Handle) {
     assert_eq!((kept.summary.attempts, kept.summary.reason, kept.failure), (0, None, None));
     assert_eq!(kept.output, Some(output.clone()));
     assert_eq!(ended(&store, 1).await, Some(JobEnd::Done(output)));
-    assert!(history(&store, id(1)).await.is_empty(), "a first-try success leaves no attempt");
+    assert!(
+        history(&store, id(1)).await.is_empty(),
+        "a job that is done at its first attempt has no history"
+    );
 }
 
-pub async fn failed_keeps_reason_and_error(store: Handle) {
+pub async fn a_failed_job_keeps_its_reason_and_failure(store: Handle) {
     let (worker, job) = running_job(&store, 1).await;
     let failure = Failure::stop("no such image").class("image").with_detail(&vec![1, 2]);
     let outcome = Outcome::Failed { reason: Reason::Stopped, failure: failure.clone() };
@@ -39,27 +42,27 @@ pub async fn failed_keeps_reason_and_error(store: Handle) {
     assert_eq!((kept.summary.state, kept.summary.reason), (State::Failed, Some(Reason::Stopped)));
     assert_eq!((kept.summary.attempts, kept.summary.finished_at), (1, Some(t(9))));
     assert_eq!(kept.failure.as_ref(), Some(&failure));
-    let tried = history(&store, id(1)).await;
-    assert_eq!((tried.len(), tried[0].epoch, tried[0].worker), (1, Epoch(0), worker));
-    assert_eq!((tried[0].started_at, tried[0].ended_at), (t(1), t(9)));
-    assert_eq!(tried[0].failure, failure);
+    let attempts = history(&store, id(1)).await;
+    assert_eq!((attempts.len(), attempts[0].epoch, attempts[0].worker), (1, Epoch(0), worker));
+    assert_eq!((attempts[0].started_at, attempts[0].ended_at), (t(1), t(9)));
+    assert_eq!(attempts[0].failure, failure);
     assert_eq!(ended(&store, 1).await, Some(JobEnd::Failed { reason: Reason::Stopped, failure }));
 }
 
 pub async fn every_reason_is_kept(store: Handle) {
     let worker = worker(&store, 1).await;
     submit(&store, &jobs(0, Reason::ALL.len() as u32)).await;
-    let taken = claim(&store, at(0), &claim_request(worker, 1, 99)).await;
+    let claimed = claim(&store, at(0), &claim_request(worker, 1, 99)).await;
     let changes: Vec<_> =
-        taken.iter().zip(Reason::ALL).map(|(job, reason)| change(worker, job, failed(reason))).collect();
-    let verdicts = store.commit(at(1), &changes).await.expect("commit");
-    assert!(verdicts.iter().all(|verdict| *verdict == CommitOutcome::Committed));
+        claimed.iter().zip(Reason::ALL).map(|(job, reason)| change(worker, job, failed(reason))).collect();
+    let results = store.commit(at(1), &changes).await.expect("commit");
+    assert!(results.iter().all(|result| *result == CommitOutcome::Committed));
     for (n, reason) in Reason::ALL.into_iter().enumerate() {
         assert_eq!(view(&store, id(n as u32)).await.summary.reason, Some(reason));
     }
 }
 
-pub async fn cancelled_is_no_failure(store: Handle) {
+pub async fn a_cancelled_attempt_does_not_count(store: Handle) {
     let (worker, job) = running_job(&store, 1).await;
     assert_eq!(commit(&store, 9, change(worker, &job, cancelled())).await, CommitOutcome::Committed);
     let kept = view(&store, id(1)).await;
@@ -69,7 +72,7 @@ pub async fn cancelled_is_no_failure(store: Handle) {
     assert_eq!(history(&store, id(1)).await.len(), 1);
 }
 
-pub async fn retry_waits_and_comes_back(store: Handle) {
+pub async fn a_retried_job_is_ready_after_its_delay(store: Handle) {
     let (worker, job) = running_job(&store, 1).await;
     assert_eq!(
         commit(&store, 10, change(worker, &job, retry(secs(20), &[1, 0]))).await,
@@ -90,7 +93,7 @@ pub async fn retry_waits_and_comes_back(store: Handle) {
     );
 }
 
-pub async fn retry_without_delay_is_ready_at_once(store: Handle) {
+pub async fn a_job_retried_without_delay_is_ready_at_once(store: Handle) {
     let (worker, job) = running_job(&store, 1).await;
     commit(&store, 10, change(worker, &job, retry(secs(0), &[]))).await;
     let kept = view(&store, id(1)).await;
@@ -99,7 +102,7 @@ pub async fn retry_without_delay_is_ready_at_once(store: Handle) {
     assert_eq!(claim_one(&store, 10, worker, 2).await.epoch, Epoch(1));
 }
 
-pub async fn a_retry_beyond_time_is_kept(store: Handle) {
+pub async fn the_longest_delay_of_a_retry_ends_at_the_latest_time(store: Handle) {
     let (worker, job) = running_job(&store, 1).await;
     assert_eq!(
         commit(&store, 1, change(worker, &job, retry(Duration::MAX, &[]))).await,
@@ -117,52 +120,49 @@ pub async fn an_undecodable_input_counts_no_attempt(store: Handle) {
     assert_eq!(history(&store, id(1)).await.len(), 1);
 }
 
-pub async fn a_lost_answer_is_committed_and_writes_nothing(store: Handle) {
+pub async fn a_repeated_commit_returns_committed_and_writes_nothing(store: Handle) {
     let worker = worker(&store, 1).await;
     submit(&store, &jobs(1, 5)).await;
-    let taken = claim(&store, at(0), &claim_request(worker, 1, 9)).await;
+    let claimed = claim(&store, at(0), &claim_request(worker, 1, 9)).await;
     let outcomes =
         [done("x"), failed(Reason::Stopped), cancelled(), retry(secs(9), &[1]), retry(secs(0), &[1])];
-    let batch: Vec<Change> = taken.iter().zip(outcomes).map(|(job, how)| change(worker, job, how)).collect();
+    let batch: Vec<Change> =
+        claimed.iter().zip(outcomes).map(|(job, how)| change(worker, job, how)).collect();
     assert_eq!(store.commit(at(2), &batch).await.expect("commit"), vec![CommitOutcome::Committed; 5]);
     let mut before = Vec::new();
     for n in 1..=5 {
         before.push((view(&store, id(n)).await, history(&store, id(n)).await));
     }
-    let stood = gates(&store, &[QUEUE, crate::TIMER_GATE]).await;
+    let gates_before = gates(&store, &[QUEUE, crate::TIMER_GATE]).await;
     assert_eq!(store.commit(at(50), &batch).await.expect("commit"), vec![CommitOutcome::Committed; 5]);
     for n in 1..=5 {
         let after = (view(&store, id(n)).await, history(&store, id(n)).await);
-        assert_eq!(after, before[n as usize - 1], "job {n} is as the first send left it");
+        assert_eq!(after, before[n as usize - 1], "job {n} is as the first commit left it");
     }
-    assert_eq!(gates(&store, &[QUEUE, crate::TIMER_GATE]).await, stood);
+    assert_eq!(gates(&store, &[QUEUE, crate::TIMER_GATE]).await, gates_before);
     assert_eq!(fire_timers(&store, 60, 9).await.woken, 1, "one timer, not two");
     assert_eq!(claim(&store, at(60), &claim_request(worker, 2, 9)).await.len(), 2, "each is ready once");
 }
 
-pub async fn a_lost_retry_answer_stays_committed_until_the_next_change(store: Handle) {
+pub async fn a_repeated_retry_returns_committed_until_the_next_change(store: Handle) {
     let (worker, job) = running_job(&store, 1).await;
     let first = change(worker, &job, retry(secs(0), &[1]));
     commit(&store, 1, first.clone()).await;
     let again = claim_one(&store, 2, worker, 2).await;
-    assert_eq!(
-        commit(&store, 3, first.clone()).await,
-        CommitOutcome::Committed,
-        "though it is running again"
-    );
+    assert_eq!(commit(&store, 3, first.clone()).await, CommitOutcome::Committed, "although it runs again");
     assert_eq!(state(&store, id(1)).await, State::Running);
     assert_eq!(commit(&store, 4, change(worker, &again, done("x"))).await, CommitOutcome::Committed);
-    assert_eq!(commit(&store, 5, first).await, CommitOutcome::Fenced, "another change has followed it");
+    assert_eq!(commit(&store, 5, first).await, CommitOutcome::Fenced, "another change followed");
     assert_eq!(view(&store, id(1)).await.rev, Rev(2));
 }
 
-/// Expects every outcome of an outdated claim to be fenced and to change nothing.
-async fn all_fenced(store: &Handle, stale: &[Change]) {
+/// Expects that every outcome of an outdated claim is fenced and changes nothing.
+async fn expect_fenced(store: &Handle, stale: &[Change]) {
     for change in stale {
         let before = (view(store, change.job).await, history(store, change.job).await);
         for outcome in [done("zombie"), failed(Reason::Stopped), retry(secs(0), &[9]), cancelled()] {
-            let verdict = commit(store, 90, Change { outcome, ..change.clone() }).await;
-            assert_eq!(verdict, CommitOutcome::Fenced, "{change:?}");
+            let result = commit(store, 90, Change { outcome, ..change.clone() }).await;
+            assert_eq!(result, CommitOutcome::Fenced, "{change:?}");
         }
         assert_eq!((view(store, change.job).await, history(store, change.job).await), before);
     }
@@ -171,20 +171,20 @@ async fn all_fenced(store: &Handle, stale: &[Change]) {
 pub async fn a_released_claim_is_fenced(store: Handle) {
     let (worker, job) = running_job(&store, 1).await;
     store.release(at(1), &[job_claim(worker, &job)]).await.expect("release");
-    all_fenced(&store, &[change(worker, &job, done("x"))]).await;
+    expect_fenced(&store, &[change(worker, &job, done("x"))]).await;
     claim_one(&store, 2, worker, 2).await;
-    all_fenced(&store, &[change(worker, &job, done("x"))]).await;
+    expect_fenced(&store, &[change(worker, &job, done("x"))]).await;
 }
 
 pub async fn a_reaped_claim_is_fenced(store: Handle) {
     let (one, job) = running_job(&store, 1).await;
     reap(&store, 1, one).await;
-    all_fenced(&store, &[change(one, &job, done("x"))]).await;
+    expect_fenced(&store, &[change(one, &job, done("x"))]).await;
     let two = worker(&store, 2).await;
     let again = claim(&store, at(2), &solo_claim_request(two, 1)).await.remove(0);
-    all_fenced(&store, &[change(one, &job, done("x"))]).await;
+    expect_fenced(&store, &[change(one, &job, done("x"))]).await;
     assert_eq!(commit(&store, 3, change(two, &again, done("y"))).await, CommitOutcome::Committed);
-    all_fenced(&store, &[change(one, &job, done("x"))]).await;
+    expect_fenced(&store, &[change(one, &job, done("x"))]).await;
 }
 
 pub async fn an_expired_job_is_fenced(store: Handle) {
@@ -194,22 +194,22 @@ pub async fn an_expired_job_is_fenced(store: Handle) {
     submit(&store, &[new]).await;
     let job = claim_one(&store, 0, worker, 1).await;
     assert_eq!(fire_timers(&store, 5, 9).await.expired, 1);
-    all_fenced(&store, &[change(worker, &job, done("x"))]).await;
+    expect_fenced(&store, &[change(worker, &job, done("x"))]).await;
     assert_eq!(view(&store, id(1)).await.summary.reason, Some(Reason::Expired));
 }
 
 pub async fn a_retired_claim_is_fenced(store: Handle) {
     let (worker, job) = running_job(&store, 1).await;
     assert_eq!(store.retire_worker(at(1), worker).await.expect("retire"), 1);
-    all_fenced(&store, &[change(worker, &job, done("x"))]).await;
+    expect_fenced(&store, &[change(worker, &job, done("x"))]).await;
 }
 
 pub async fn the_same_worker_with_an_older_epoch_is_fenced(store: Handle) {
     let (worker, first) = running_job(&store, 1).await;
     store.release(at(1), &[job_claim(worker, &first)]).await.expect("release");
     let second = claim_one(&store, 1, worker, 2).await;
-    assert!(second.epoch > first.epoch && second.rev == first.rev, "only the epoch tells them apart");
-    all_fenced(&store, &[change(worker, &first, done("x"))]).await;
+    assert!(second.epoch > first.epoch && second.rev == first.rev, "they differ only in the epoch");
+    expect_fenced(&store, &[change(worker, &first, done("x"))]).await;
     assert_eq!(state(&store, id(1)).await, State::Running);
     assert_eq!(commit(&store, 2, change(worker, &second, done("y"))).await, CommitOutcome::Committed);
 }
@@ -219,43 +219,43 @@ pub async fn a_stale_rev_is_fenced(store: Handle) {
     commit(&store, 1, change(worker, &first, retry(secs(0), &[]))).await;
     let second = claim_one(&store, 1, worker, 2).await;
     let with_rev = |rev| Change { rev, ..change(worker, &second, done("x")) };
-    all_fenced(&store, &[with_rev(Rev(0)), with_rev(Rev(2)), with_rev(Rev(7))]).await;
+    expect_fenced(&store, &[with_rev(Rev(0)), with_rev(Rev(2)), with_rev(Rev(7))]).await;
     assert_eq!(commit(&store, 2, with_rev(Rev(1))).await, CommitOutcome::Committed);
 }
 
 pub async fn an_unknown_job_is_fenced(store: Handle) {
     let (worker, job) = running_job(&store, 1).await;
     let unknown = Change { job: id(99), ..change(worker, &job, done("x")) };
-    let verdicts = store.commit(at(1), &[unknown, change(worker, &job, done("x"))]).await.expect("commit");
-    assert_eq!(verdicts, [CommitOutcome::Fenced, CommitOutcome::Committed]);
+    let results = store.commit(at(1), &[unknown, change(worker, &job, done("x"))]).await.expect("commit");
+    assert_eq!(results, [CommitOutcome::Fenced, CommitOutcome::Committed]);
 }
 
 pub async fn an_output_above_the_limit_is_refused_alone(store: Handle) {
     let worker = worker(&store, 1).await;
     submit(&store, &jobs(1, 3)).await;
-    let taken = claim(&store, at(0), &claim_request(worker, 1, 9)).await;
+    let claimed = claim(&store, at(0), &claim_request(worker, 1, 9)).await;
     let most = store.limits().payload;
     let sized = |len| Outcome::Done(Payload::json(vec![b'1'; len]));
     let batch = [
-        change(worker, &taken[0], done("x")),
-        change(worker, &taken[1], sized(most + 1)),
-        change(worker, &taken[2], sized(most)),
+        change(worker, &claimed[0], done("x")),
+        change(worker, &claimed[1], sized(most + 1)),
+        change(worker, &claimed[2], sized(most)),
     ];
-    let verdicts = store.commit(at(1), &batch).await.expect("commit");
-    assert_eq!((&verdicts[0], &verdicts[2]), (&CommitOutcome::Committed, &CommitOutcome::Committed));
-    let CommitOutcome::Refused(why) = &verdicts[1] else { panic!("{:?}", verdicts[1]) };
+    let results = store.commit(at(1), &batch).await.expect("commit");
+    assert_eq!((&results[0], &results[2]), (&CommitOutcome::Committed, &CommitOutcome::Committed));
+    let CommitOutcome::Refused(why) = &results[1] else { panic!("{:?}", results[1]) };
     assert!(why.contains("the output") && why.contains(&most.to_string()), "{why}");
     assert_eq!((state(&store, id(2)).await, view(&store, id(2)).await.rev), (State::Running, Rev(0)));
-    let small = change(worker, &taken[1], failed(Reason::Refused));
-    assert_eq!(commit(&store, 2, small).await, CommitOutcome::Committed, "a smaller change is still taken");
+    let small = change(worker, &claimed[1], failed(Reason::Refused));
+    assert_eq!(commit(&store, 2, small).await, CommitOutcome::Committed, "a smaller change is accepted");
 }
 
-pub async fn five_hundred_mixed_changes_in_one_batch(store: Handle) {
+pub async fn five_hundred_mixed_changes_are_committed_in_one_batch(store: Handle) {
     let worker = worker(&store, 1).await;
     submit(&store, &jobs(0, 500)).await;
-    let taken = claim(&store, at(0), &claim_request(worker, 1, 500)).await;
+    let claimed = claim(&store, at(0), &claim_request(worker, 1, 500)).await;
     let stale: Vec<_> =
-        taken.iter().filter(|job| job.input.bytes.ends_with(b"7")).map(|j| job_claim(worker, j)).collect();
+        claimed.iter().filter(|job| job.input.bytes.ends_with(b"7")).map(|j| job_claim(worker, j)).collect();
     assert_eq!(store.release(at(1), &stale).await.expect("release"), 50);
     let too_large = Outcome::Done(Payload::json(vec![b'1'; store.limits().payload + 1]));
     let outcome = |n: usize| match n % 10 {
@@ -268,9 +268,9 @@ pub async fn five_hundred_mixed_changes_in_one_batch(store: Handle) {
         6 if n == 256 => too_large.clone(),
         _ => done("x"),
     };
-    let batch: Vec<_> = taken.iter().enumerate().map(|(n, job)| change(worker, job, outcome(n))).collect();
-    let verdicts = store.commit(at(2), &batch).await.expect("commit");
-    for (n, verdict) in verdicts.iter().enumerate() {
+    let batch: Vec<_> = claimed.iter().enumerate().map(|(n, job)| change(worker, job, outcome(n))).collect();
+    let results = store.commit(at(2), &batch).await.expect("commit");
+    for (n, result) in results.iter().enumerate() {
         let kept = view(&store, id(n as u32)).await;
         let (expected, attempts) = match n % 10 {
             7 => (State::Ready, 0),
@@ -284,50 +284,46 @@ pub async fn five_hundred_mixed_changes_in_one_batch(store: Handle) {
         };
         assert_eq!((kept.summary.state, kept.summary.attempts), (expected, attempts), "job {n}");
         match n {
-            256 => assert!(matches!(verdict, CommitOutcome::Refused(_)), "job {n}: {verdict:?}"),
-            _ if n % 10 == 7 => assert_eq!(*verdict, CommitOutcome::Fenced, "job {n}"),
-            _ => assert_eq!((verdict, kept.rev), (&CommitOutcome::Committed, Rev(1)), "job {n}"),
+            256 => assert!(matches!(result, CommitOutcome::Refused(_)), "job {n}: {result:?}"),
+            _ if n % 10 == 7 => assert_eq!(*result, CommitOutcome::Fenced, "job {n}"),
+            _ => assert_eq!((result, kept.rev), (&CommitOutcome::Committed, Rev(1)), "job {n}"),
         }
     }
-    assert_eq!(store.commit(at(3), &batch).await.expect("commit"), verdicts, "and the same again");
+    assert_eq!(store.commit(at(3), &batch).await.expect("commit"), results, "the same when repeated");
 }
 
-pub async fn the_deadline_is_gone_after_the_end(store: Handle) {
+pub async fn the_end_of_a_job_removes_its_deadline_timer(store: Handle) {
     let worker = worker(&store, 1).await;
     let mut batch = jobs(1, 4);
     batch.iter_mut().for_each(|job| job.deadline_at = Some(t(100)));
     submit(&store, &batch).await;
-    let taken = claim(&store, at(0), &claim_request(worker, 1, 9)).await;
+    let claimed = claim(&store, at(0), &claim_request(worker, 1, 9)).await;
     let outcomes = [done("x"), failed(Reason::Stopped), cancelled(), retry(secs(0), &[])];
-    for (job, outcome) in taken.iter().zip(outcomes) {
+    for (job, outcome) in claimed.iter().zip(outcomes) {
         commit(&store, 1, change(worker, job, outcome)).await;
     }
-    assert_eq!(
-        fire_timers(&store, 2, 9).await.next_at,
-        Some(t(100)),
-        "the retried one still has its deadline"
-    );
+    assert_eq!(fire_timers(&store, 2, 9).await.next_at, Some(t(100)), "the retried job keeps its deadline");
     let again = claim_one(&store, 2, worker, 2).await;
     commit(&store, 3, change(worker, &again, done("x"))).await;
-    assert_eq!(fire_timers(&store, 4, 9).await.next_at, None, "the timers are gone, not just without effect");
+    assert_eq!(fire_timers(&store, 4, 9).await.next_at, None, "the timers are deleted");
     store
         .submit(at(5), &[NewJob { deadline_at: Some(t(200)), ..job(9) }], claim_on_submit(worker, 3))
         .await
         .expect("submit");
-    let born = claim(&store, at(5), &claim_request(worker, 3, 1)).await.remove(0);
-    commit(&store, 6, change(worker, &born, done("x"))).await;
-    assert_eq!(fire_timers(&store, 7, 9).await.next_at, None, "nor is that of a job born claimed");
+    let claimed_at_submit = claim(&store, at(5), &claim_request(worker, 3, 1)).await.remove(0);
+    commit(&store, 6, change(worker, &claimed_at_submit, done("x"))).await;
+    assert_eq!(fire_timers(&store, 7, 9).await.next_at, None, "also that of a job claimed at submit");
     assert_eq!(fire_timers(&store, 300, 9).await.expired, 0);
     assert_eq!(state(&store, id(1)).await, State::Done);
 }
 
-pub async fn a_lapsed_lease_is_no_fence(store: Handle) {
+pub async fn a_lapsed_lease_does_not_fence_a_commit(store: Handle) {
     let (worker, job) = running_job(&store, 1).await;
     let late = LEASE.as_secs() + 50;
     assert_eq!(commit(&store, late, change(worker, &job, done("x"))).await, CommitOutcome::Committed);
 }
 
-pub async fn histories_keep_every_failed_attempt(store: Handle) {
+pub async fn the_history_keeps_every_failed_attempt(store: Handle) {
     let (worker, mut job) = running_job(&store, 1).await;
     for n in 1..=4u32 {
         let failure = Failure::retry(format!("try {n}"));
@@ -337,9 +333,9 @@ pub async fn histories_keep_every_failed_attempt(store: Handle) {
         job = claim_one(&store, u64::from(n) * 10 + 5, worker, i64::from(n) + 1).await;
     }
     commit(&store, 60, change(worker, &job, done("x"))).await;
-    let tried = history(&store, id(1)).await;
+    let attempts = history(&store, id(1)).await;
     let seen: Vec<_> =
-        tried.iter().map(|a| (a.epoch.0, a.started_at, a.ended_at, a.failure.message.as_str())).collect();
+        attempts.iter().map(|a| (a.epoch.0, a.started_at, a.ended_at, a.failure.message.as_str())).collect();
     let expected = [
         (0, t(10), t(15), "try 1"),
         (1, t(20), t(25), "try 2"),
@@ -352,7 +348,7 @@ pub async fn histories_keep_every_failed_attempt(store: Handle) {
     assert_eq!(kept.output, Some(payload("x")));
 }
 
-pub async fn errors_are_cleaned_before_they_are_kept(store: Handle) {
+pub async fn failures_are_cleaned_before_they_are_stored(store: Handle) {
     let (worker, job) = running_job(&store, 1).await;
     let failure = Failure::retry("a\0b".to_owned() + &"é".repeat(limits::MAX_MESSAGE_BYTES))
         .class("c\0".to_owned() + &"d".repeat(500))
@@ -371,7 +367,7 @@ pub async fn an_empty_commit_does_nothing(store: Handle) {
     assert!(store.commit(at(0), &[]).await.expect("commit").is_empty());
 }
 
-pub async fn another_change_of_the_same_claim_is_no_repeat(store: Handle) {
+pub async fn another_outcome_of_the_same_claim_and_revision_is_fenced(store: Handle) {
     let me = worker(&store, 1).await;
     submit(&store, &(1..=5).map(|n| machine(n, "Begin")).collect::<Vec<_>>()).await;
     let outcomes =
@@ -379,7 +375,7 @@ pub async fn another_change_of_the_same_claim_is_no_repeat(store: Handle) {
     for (number, outcome) in (1..).zip(outcomes) {
         let job = claim_one(&store, 0, me, number).await;
         commit(&store, 1, change(me, &job, Outcome::Next)).await;
-        // Made before the answer came, by whoever gives the attempt up.
+        // Made by the code that gives the attempt up, before it knows the result of the first commit.
         let other = change(me, &job, outcome.clone());
         for _ in 0..2 {
             assert_eq!(commit(&store, 2, other.clone()).await, CommitOutcome::Fenced, "{outcome:?}");

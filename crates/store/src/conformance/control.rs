@@ -1,4 +1,4 @@
-//! What people do to jobs and queues, and what is written down of it.
+//! Actions of people on jobs and queues, and their audit log.
 
 use windlass_model::{
     ClaimedJob, CommitOutcome, Epoch, Failure, NewJob, RateLimit, Reason, State, SubmitOutcome, Time, When,
@@ -11,18 +11,18 @@ use crate::{
     JobAction, JobEnd, Prune, TIMER_GATE,
 };
 
-/// Expects an answer that says how it is already, or why it cannot be.
-fn says(did: &ControlOutcome, text: &str) {
-    match did {
+/// Expects that nothing was done, for a reason that contains `text`.
+fn expect_reason(outcome: &ControlOutcome, text: &str) {
+    match outcome {
         ControlOutcome::Already(why) | ControlOutcome::Refused(why) => {
             assert!(why.contains(text), "{why:?} lacks {text:?}")
         }
-        did => panic!("{did:?} says nothing of {text:?}"),
+        outcome => panic!("{outcome:?} has no reason {text:?}"),
     }
 }
 
-/// Claims whatever may be claimed.
-async fn take(store: &Handle, now: u64, worker: WorkerId, number: i64) -> Vec<ClaimedJob> {
+/// Claims all jobs that can be claimed.
+async fn claim_all(store: &Handle, now: u64, worker: WorkerId, number: i64) -> Vec<ClaimedJob> {
     claim(store, at(now), &claim_request(worker, number, 99)).await
 }
 
@@ -33,17 +33,17 @@ pub async fn a_paused_job_is_not_claimed_until_it_is_resumed(store: Handle) {
     assert_eq!(state(&store, id(1)).await, State::Ready);
     let pause = holds(&store, 1).await.paused.expect("it is paused");
     assert_eq!((pause.at, pause.author.as_str()), (t(1), "someone"));
-    assert_eq!(ids(&take(&store, 2, worker, 1).await), [id(2)]);
-    says(&act_on_job(&store, 2, 1, JobAction::Pause).await, "paused by someone before");
+    assert_eq!(ids(&claim_all(&store, 2, worker, 1).await), [id(2)]);
+    expect_reason(&act_on_job(&store, 2, 1, JobAction::Pause).await, "paused by someone before");
     let before = gates(&store, &[QUEUE]).await;
     assert_eq!(act_on_job(&store, 3, 1, JobAction::Resume).await, ControlOutcome::Done);
     assert_ne!(gates(&store, &[QUEUE]).await, before);
-    says(&act_on_job(&store, 3, 1, JobAction::Resume).await, "not paused");
-    assert_eq!(view(&store, id(1)).await.summary.due_at, t(0), "it stands where it stood");
-    assert_eq!(ids(&take(&store, 4, worker, 2).await), [id(1)]);
+    expect_reason(&act_on_job(&store, 3, 1, JobAction::Resume).await, "not paused");
+    assert_eq!(view(&store, id(1)).await.summary.due_at, t(0), "it keeps its rank");
+    assert_eq!(ids(&claim_all(&store, 4, worker, 2).await), [id(1)]);
 }
 
-pub async fn a_scheduled_job_is_set_aside_when_it_is_due(store: Handle) {
+pub async fn a_paused_scheduled_job_is_held_when_it_is_due(store: Handle) {
     let worker = worker(&store, 1).await;
     let later = |n| NewJob { when: When::At(t(10)), ..job(n) };
     submit(&store, &[later(1), later(2)]).await;
@@ -54,55 +54,55 @@ pub async fn a_scheduled_job_is_set_aside_when_it_is_due(store: Handle) {
     assert_eq!((state(&store, id(1)).await, count(&store, State::Scheduled).await), (State::Scheduled, 2));
     assert_eq!(fire_timers(&store, 10, 9).await.woken, 2);
     assert_eq!(count(&store, State::Ready).await, 2);
-    assert_eq!(ids(&take(&store, 10, worker, 1).await), [id(2)], "taken back in time");
+    assert_eq!(ids(&claim_all(&store, 10, worker, 1).await), [id(2)], "it was resumed in time");
     assert_eq!(act_on_job(&store, 11, 1, JobAction::Resume).await, ControlOutcome::Done);
-    assert_eq!(ids(&take(&store, 11, worker, 2).await), [id(1)]);
+    assert_eq!(ids(&claim_all(&store, 11, worker, 2).await), [id(1)]);
 }
 
-pub async fn a_running_job_runs_on_and_is_set_aside_when_it_comes_back(store: Handle) {
+pub async fn a_paused_running_job_continues_and_is_held_when_it_is_returned(store: Handle) {
     let worker = worker(&store, 1).await;
     submit(&store, &jobs(1, 4)).await;
-    let taken = take(&store, 0, worker, 1).await;
+    let claimed = claim_all(&store, 0, worker, 1).await;
     for n in 1..=4 {
         assert_eq!(act_on_job(&store, 1, n, JobAction::Pause).await, ControlOutcome::Done);
         assert_eq!(state(&store, id(n)).await, State::Running);
     }
-    assert_eq!(commit(&store, 2, change(worker, &taken[0], done("x"))).await, CommitOutcome::Committed);
+    assert_eq!(commit(&store, 2, change(worker, &claimed[0], done("x"))).await, CommitOutcome::Committed);
     assert_eq!(
-        commit(&store, 2, change(worker, &taken[1], retry(secs(0), &[]))).await,
+        commit(&store, 2, change(worker, &claimed[1], retry(secs(0), &[]))).await,
         CommitOutcome::Committed
     );
     assert_eq!(
-        commit(&store, 2, change(worker, &taken[2], retry(secs(5), &[]))).await,
+        commit(&store, 2, change(worker, &claimed[2], retry(secs(5), &[]))).await,
         CommitOutcome::Committed
     );
     reap(&store, 3, worker).await;
     assert_eq!(fire_timers(&store, 7, 9).await.woken, 1);
     let other = super::kit::worker(&store, 2).await;
-    assert!(take(&store, 8, other, 1).await.is_empty());
-    assert!(claim(&store, at(8), &solo_claim_request(other, 2)).await.is_empty(), "nor the suspect");
+    assert!(claim_all(&store, 8, other, 1).await.is_empty());
+    assert!(claim(&store, at(8), &solo_claim_request(other, 2)).await.is_empty(), "also not the suspect");
     assert_eq!((count(&store, State::Ready).await, state(&store, id(1)).await), (3, State::Done));
-    assert_eq!(store.inspect().holds(id(1)).await.expect("holds"), None, "what has ended is not held");
+    assert_eq!(store.inspect().holds(id(1)).await.expect("holds"), None, "an ended job is not held");
     for n in 2..=4 {
         assert_eq!(act_on_job(&store, 9, n, JobAction::Resume).await, ControlOutcome::Done, "job {n}");
     }
-    assert_eq!(ids(&take(&store, 9, other, 3).await), [2, 3].map(id));
+    assert_eq!(ids(&claim_all(&store, 9, other, 3).await), [2, 3].map(id));
     assert_eq!(ids(&claim(&store, at(9), &solo_claim_request(other, 4)).await), [id(4)]);
 }
 
-pub async fn a_paused_job_gives_up_its_place_in_line_and_takes_it_back(store: Handle) {
+pub async fn a_paused_job_leaves_its_line_and_resumes_at_its_position(store: Handle) {
     let worker = worker(&store, 1).await;
     submit(&store, &[serial_job(1, "k"), serial_job(2, "k"), serial_job(3, "k")]).await;
-    let first = take(&store, 0, worker, 1).await.remove(0);
+    let first = claim_all(&store, 0, worker, 1).await.remove(0);
     assert_eq!(act_on_job(&store, 1, 2, JobAction::Pause).await, ControlOutcome::Done);
     assert_eq!(holds(&store, 3).await.serial.expect("it has a key").ahead, 0);
     assert_eq!(act_on_job(&store, 2, 2, JobAction::Resume).await, ControlOutcome::Done);
     assert_eq!(holds(&store, 3).await.serial.expect("it has a key").ahead, 1);
     commit(&store, 3, change(worker, &first, done("x"))).await;
-    assert_eq!(ids(&take(&store, 3, worker, 2).await), [id(2)]);
+    assert_eq!(ids(&claim_all(&store, 3, worker, 2).await), [id(2)]);
 }
 
-pub async fn what_is_paused_still_expires_and_is_cancelled(store: Handle) {
+pub async fn paused_jobs_expire_and_can_be_cancelled(store: Handle) {
     submit(&store, &[NewJob { deadline_at: Some(t(5)), ..job(1) }, job(2)]).await;
     for n in [1, 2] {
         assert_eq!(act_on_job(&store, 1, n, JobAction::Pause).await, ControlOutcome::Done);
@@ -110,8 +110,8 @@ pub async fn what_is_paused_still_expires_and_is_cancelled(store: Handle) {
     assert_eq!(act_on_job(&store, 2, 2, cancel(9)).await, ControlOutcome::Done);
     assert_eq!(fire_timers(&store, 5, 9).await.expired, 1);
     for (n, state) in [(1, "failed"), (2, "cancelled")] {
-        says(&act_on_job(&store, 6, n, JobAction::Pause).await, state);
-        says(&act_on_job(&store, 6, n, JobAction::Resume).await, "not paused");
+        expect_reason(&act_on_job(&store, 6, n, JobAction::Pause).await, state);
+        expect_reason(&act_on_job(&store, 6, n, JobAction::Resume).await, "not paused");
     }
 }
 
@@ -119,133 +119,139 @@ pub async fn nothing_is_claimed_from_a_paused_queue(store: Handle) {
     let (one, two) = (worker(&store, 1).await, worker(&store, 2).await);
     submit(&store, &jobs(1, 2)).await;
     claim_one(&store, 0, one, 1).await;
-    let mine = claim_one(&store, 0, two, 1).await;
+    let earlier = claim_one(&store, 0, two, 1).await;
     reap(&store, 0, one).await;
     let pause = AdminAction::PauseQueue(QUEUE.into());
     administer(&store, 1, pause.clone()).await;
-    says(
-        &store.control().administer(at(1), &pause, &actor()).await.expect("rule"),
+    expect_reason(
+        &store.control().administer(at(1), &pause, &actor()).await.expect("administer"),
         "paused by someone before",
     );
-    submit(&store, &[job(3), job_in(4, KIND, "aside")]).await;
-    let haul = store.claim(at(2), &claim_request(two, 2, 9)).await.expect("claim");
-    assert!(haul.jobs.is_empty() && !haul.suspects && !haul.more, "{haul:?}");
+    submit(&store, &[job(3), job_in(4, KIND, "bulk")]).await;
+    let batch = store.claim(at(2), &claim_request(two, 2, 9)).await.expect("claim");
+    assert!(batch.jobs.is_empty() && !batch.suspects && !batch.more, "{batch:?}");
     assert!(claim(&store, at(2), &solo_claim_request(two, 3)).await.is_empty());
     assert_eq!(
         ids(&claim(&store, at(2), &claim_request(two, 1, 1)).await),
-        [mine.id],
-        "what was claimed before is told"
+        [earlier.id],
+        "a repeated claim returns its jobs"
     );
-    let aside = ClaimRequest { queue: "aside".into(), ..claim_request(two, 4, 9) };
-    assert_eq!(claim(&store, at(2), &aside).await.len(), 1, "another queue goes on");
-    let held = holds(&store, 3).await.queue_paused.expect("its queue is paused");
-    assert_eq!((held.at, held.author.as_str()), (t(1), "someone"));
+    let other_queue = ClaimRequest { queue: "bulk".into(), ..claim_request(two, 4, 9) };
+    assert_eq!(claim(&store, at(2), &other_queue).await.len(), 1, "another queue is not paused");
+    let pause = holds(&store, 3).await.queue_paused.expect("its queue is paused");
+    assert_eq!((pause.at, pause.author.as_str()), (t(1), "someone"));
     let queues = store.inspect().queues().await.expect("queues");
     let shown: Vec<_> = queues.iter().map(|queue| (queue.name.as_str(), queue.paused.is_some())).collect();
-    assert_eq!(shown, [("aside", false), (QUEUE, true)]);
+    assert_eq!(shown, [("bulk", false), (QUEUE, true)]);
     let before = gates(&store, &[QUEUE]).await;
     administer(&store, 3, AdminAction::ResumeQueue(QUEUE.into())).await;
     assert_ne!(gates(&store, &[QUEUE]).await, before);
     let resume = AdminAction::ResumeQueue(QUEUE.into());
-    says(&store.control().administer(at(3), &resume, &actor()).await.expect("rule"), "not paused");
-    let haul = store.claim(at(3), &claim_request(two, 5, 9)).await.expect("claim");
-    assert!(haul.suspects && ids(&haul.jobs) == [id(3)], "{haul:?}");
+    expect_reason(
+        &store.control().administer(at(3), &resume, &actor()).await.expect("administer"),
+        "not paused",
+    );
+    let batch = store.claim(at(3), &claim_request(two, 5, 9)).await.expect("claim");
+    assert!(batch.suspects && ids(&batch.jobs) == [id(3)], "{batch:?}");
 }
 
 pub async fn a_queue_may_be_paused_before_it_is_used(store: Handle) {
     let worker = worker(&store, 1).await;
     administer(&store, 0, AdminAction::PauseQueue(QUEUE.into())).await;
     submit(&store, &[job(1)]).await;
-    assert!(take(&store, 1, worker, 1).await.is_empty());
-    let unknown = AdminAction::ResumeQueue("nobody".into());
-    says(&store.control().administer(at(1), &unknown, &actor()).await.expect("rule"), "not paused");
+    assert!(claim_all(&store, 1, worker, 1).await.is_empty());
+    let unknown = AdminAction::ResumeQueue("unknown".into());
+    expect_reason(
+        &store.control().administer(at(1), &unknown, &actor()).await.expect("administer"),
+        "not paused",
+    );
     administer(&store, 2, AdminAction::ResumeQueue(QUEUE.into())).await;
-    assert_eq!(take(&store, 2, worker, 2).await.len(), 1);
+    assert_eq!(claim_all(&store, 2, worker, 2).await.len(), 1);
 }
 
-pub async fn what_waits_is_cancelled_at_once(store: Handle) {
+pub async fn jobs_that_do_not_run_are_cancelled_at_once(store: Handle) {
     let worker = worker(&store, 1).await;
     let waiting = NewJob { when: When::At(t(10)), deadline_at: Some(t(20)), ..job(1) };
     submit(&store, &[waiting, job(2), serial_job(3, "k"), serial_job(4, "k"), job(5)]).await;
     assert_eq!(act_on_job(&store, 1, 5, JobAction::Pause).await, ControlOutcome::Done);
-    let by = Actor::new("ops").note("wrong input");
+    let ops = Actor::new("ops").note("wrong input");
     let ids: Vec<_> = (1..=5).map(id).collect();
-    let did = store.control().act_on_jobs(at(2), &ids, cancel(9), &by).await.expect("act");
-    assert_eq!(did, vec![ControlOutcome::Done; 5]);
+    let outcome = store.control().act_on_jobs(at(2), &ids, cancel(9), &ops).await.expect("act");
+    assert_eq!(outcome, vec![ControlOutcome::Done; 5]);
     for id in ids {
         let kept = view(&store, id).await;
         assert_eq!((kept.summary.state, kept.summary.finished_at), (State::Cancelled, Some(t(2))));
-        assert_eq!(kept.epoch, Epoch(1), "whoever had it is fenced");
+        assert_eq!(kept.epoch, Epoch(1), "earlier claims are fenced");
         let expected = Failure::cancel("cancelled by ops: wrong input").class(class::CANCELLED);
         let ended = store.job_ends(&[id]).await.expect("ended").remove(0);
         assert_eq!(ended, Some(JobEnd::Cancelled(expected)));
     }
     let rest = fire_timers(&store, 30, 9).await;
-    assert_eq!((rest.woken, rest.expired, rest.next_at), (0, 0, None), "no timer is left");
-    assert!(take(&store, 30, worker, 1).await.is_empty());
-    says(&act_on_job(&store, 31, 2, cancel(0)).await, "cancelled already");
+    assert_eq!((rest.woken, rest.expired, rest.next_at), (0, 0, None), "all timers were removed");
+    assert!(claim_all(&store, 30, worker, 1).await.is_empty());
+    expect_reason(&act_on_job(&store, 31, 2, cancel(0)).await, "cancelled already");
 }
 
-pub async fn what_runs_is_told_and_may_finish_in_time(store: Handle) {
+pub async fn a_running_job_gets_a_cancel_request_and_may_finish_in_time(store: Handle) {
     let (worker, claimed) = running_job(&store, 1).await;
     let before = gates(&store, &[CANCEL_GATE, TIMER_GATE, QUEUE]).await;
     assert_eq!(act_on_job(&store, 5, 1, cancel(10)).await, ControlOutcome::CancelRequested);
     let after = gates(&store, &[CANCEL_GATE, TIMER_GATE, QUEUE]).await;
     assert!(after[0] != before[0] && after[1] != before[1] && after[2] == before[2]);
-    let order =
+    let request =
         CancelRequest { job: id(1), epoch: claimed.epoch, deadline_at: t(15), actor: Actor::new("someone") };
-    assert_eq!(store.cancel_requests(worker).await.expect("orders"), [order]);
-    assert!(store.cancel_requests(WorkerId(99)).await.expect("orders").is_empty());
-    let told = holds(&store, 1).await.cancel_requested.expect("it was told");
-    assert_eq!((told.deadline_at, told.author.as_str()), (t(15), "someone"));
-    says(&act_on_job(&store, 6, 1, cancel(10)).await, "cancel was requested before");
-    says(&act_on_job(&store, 6, 1, JobAction::Pause).await, "being cancelled");
+    assert_eq!(store.cancel_requests(worker).await.expect("cancel requests"), [request]);
+    assert!(store.cancel_requests(WorkerId(99)).await.expect("cancel requests").is_empty());
+    let request = holds(&store, 1).await.cancel_requested.expect("a cancel was requested");
+    assert_eq!((request.deadline_at, request.author.as_str()), (t(15), "someone"));
+    expect_reason(&act_on_job(&store, 6, 1, cancel(10)).await, "cancel was requested before");
+    expect_reason(&act_on_job(&store, 6, 1, JobAction::Pause).await, "being cancelled");
     assert_eq!(state(&store, id(1)).await, State::Running);
     assert_eq!(commit(&store, 7, change(worker, &claimed, done("in time"))).await, CommitOutcome::Committed);
     assert_eq!(state(&store, id(1)).await, State::Done);
-    assert!(store.cancel_requests(worker).await.expect("orders").is_empty());
-    assert_eq!(fire_timers(&store, 20, 9).await.next_at, None, "nothing is left to fire");
+    assert!(store.cancel_requests(worker).await.expect("cancel requests").is_empty());
+    assert_eq!(fire_timers(&store, 20, 9).await.next_at, None, "no timer is left");
 }
 
-pub async fn what_was_told_and_does_not_end_is_ended(store: Handle) {
+pub async fn a_job_that_ignores_its_cancel_request_is_ended(store: Handle) {
     let (worker, claimed) = running_job(&store, 1).await;
-    let by = Actor::new("ops").note("stuck");
-    let told = store.control().act_on_jobs(at(5), &[id(1)], cancel(10), &by).await.expect("act");
+    let ops = Actor::new("ops").note("stuck");
+    let outcomes = store.control().act_on_jobs(at(5), &[id(1)], cancel(10), &ops).await.expect("act");
     assert_eq!(
-        (told, fire_timers(&store, 14, 9).await.next_at),
+        (outcomes, fire_timers(&store, 14, 9).await.next_at),
         (vec![ControlOutcome::CancelRequested], Some(t(15)))
     );
     let fired = fire_timers(&store, 15, 9).await;
     assert_eq!((fired.cancelled, fired.expired, fired.woken, fired.next_at), (1, 0, 0, None));
     let kept = view(&store, id(1)).await;
     assert_eq!((kept.summary.state, kept.epoch), (State::Cancelled, Epoch(1)));
-    assert_eq!(kept.failure.expect("it says why").message, "cancelled by ops: stuck");
+    assert_eq!(kept.failure.expect("it has a failure").message, "cancelled by ops: stuck");
     assert_eq!(commit(&store, 16, change(worker, &claimed, done("late"))).await, CommitOutcome::Fenced);
-    assert!(store.cancel_requests(worker).await.expect("orders").is_empty());
+    assert!(store.cancel_requests(worker).await.expect("cancel requests").is_empty());
     assert!(history(&store, id(1)).await.is_empty());
 }
 
-pub async fn what_was_told_is_not_claimed_again(store: Handle) {
+pub async fn a_job_being_cancelled_is_not_claimed_again(store: Handle) {
     let worker = worker(&store, 1).await;
     submit(&store, &jobs(1, 4)).await;
-    let taken = take(&store, 0, worker, 1).await;
+    let claimed = claim_all(&store, 0, worker, 1).await;
     for n in 1..=4 {
         assert_eq!(act_on_job(&store, 1, n, cancel(30)).await, ControlOutcome::CancelRequested);
     }
-    store.release(at(2), &[job_claim(worker, &taken[0])]).await.expect("release");
-    commit(&store, 2, change(worker, &taken[1], retry(secs(0), &[]))).await;
-    commit(&store, 2, change(worker, &taken[2], retry(secs(3), &[]))).await;
-    assert_eq!(commit(&store, 2, change(worker, &taken[3], cancelled())).await, CommitOutcome::Committed);
+    store.release(at(2), &[job_claim(worker, &claimed[0])]).await.expect("release");
+    commit(&store, 2, change(worker, &claimed[1], retry(secs(0), &[]))).await;
+    commit(&store, 2, change(worker, &claimed[2], retry(secs(3), &[]))).await;
+    assert_eq!(commit(&store, 2, change(worker, &claimed[3], cancelled())).await, CommitOutcome::Committed);
     assert_eq!(fire_timers(&store, 5, 9).await.woken, 1);
-    assert!(take(&store, 6, worker, 2).await.is_empty());
-    says(&act_on_job(&store, 6, 2, JobAction::Resume).await, "not paused");
-    assert_eq!(act_on_job(&store, 7, 1, cancel(0)).await, ControlOutcome::Done, "it runs no longer");
+    assert!(claim_all(&store, 6, worker, 2).await.is_empty());
+    expect_reason(&act_on_job(&store, 6, 2, JobAction::Resume).await, "not paused");
+    assert_eq!(act_on_job(&store, 7, 1, cancel(0)).await, ControlOutcome::Done, "it does not run any more");
     assert_eq!(fire_timers(&store, 31, 9).await.cancelled, 2);
     assert_eq!(count(&store, State::Cancelled).await, 4);
     assert_eq!(fire_timers(&store, 99, 9).await.next_at, None);
 }
 
-pub async fn a_deadline_ends_what_was_told(store: Handle) {
+pub async fn a_deadline_ends_a_job_being_cancelled(store: Handle) {
     let worker = worker(&store, 1).await;
     submit(&store, &[NewJob { deadline_at: Some(t(10)), ..job(1) }]).await;
     claim_one(&store, 0, worker, 1).await;
@@ -253,15 +259,15 @@ pub async fn a_deadline_ends_what_was_told(store: Handle) {
     assert_eq!(act_on_job(&store, 1, 1, cancel(60)).await, ControlOutcome::CancelRequested);
     let fired = fire_timers(&store, 10, 9).await;
     assert_eq!((fired.expired, fired.cancelled, fired.next_at), (1, 0, None));
-    assert!(store.cancel_requests(worker).await.expect("orders").is_empty());
+    assert!(store.cancel_requests(worker).await.expect("cancel requests").is_empty());
     assert_eq!(view(&store, id(1)).await.summary.reason, Some(Reason::Expired));
 }
 
-pub async fn a_retry_begins_anew(store: Handle) {
+pub async fn a_retry_by_hand_resets_the_job(store: Handle) {
     let worker = worker(&store, 1).await;
     submit(&store, &[NewJob { deadline_at: Some(t(50)), ..job(1) }, job(2)]).await;
-    let taken = take(&store, 0, worker, 1).await;
-    commit(&store, 1, change(worker, &taken[0], retry(secs(0), &[3]))).await;
+    let claimed = claim_all(&store, 0, worker, 1).await;
+    commit(&store, 1, change(worker, &claimed[0], retry(secs(0), &[3]))).await;
     reap(&store, 2, worker).await;
     let other = super::kit::worker(&store, 2).await;
     let again = claim_one(&store, 3, other, 1).await;
@@ -271,18 +277,22 @@ pub async fn a_retry_begins_anew(store: Handle) {
     let before = gates(&store, &[QUEUE, TIMER_GATE]).await;
     for n in [1, 2] {
         assert_eq!(act_on_job(&store, 100, n, JobAction::Retry).await, ControlOutcome::Done);
-        says(&act_on_job(&store, 100, n, JobAction::Retry).await, "ready");
+        expect_reason(&act_on_job(&store, 100, n, JobAction::Retry).await, "ready");
         let kept = view(&store, id(n)).await;
         let summary = &kept.summary;
         assert_eq!((summary.state, summary.reason, summary.finished_at), (State::Ready, None, None));
         assert_eq!((summary.attempts, kept.deaths, kept.crashes, summary.due_at), (0, 0, 0, t(100)));
         assert!(kept.spent.is_empty());
-        assert_eq!(kept.deadline_at, (n == 1).then(|| t(150)), "as far away as it was");
+        assert_eq!(
+            kept.deadline_at,
+            (n == 1).then(|| t(150)),
+            "as long after the retry as it was after the submit"
+        );
     }
     assert!(gates(&store, &[QUEUE, TIMER_GATE]).await.iter().zip(before).all(|(now, before)| *now != before));
-    assert_eq!(commit(&store, 101, change(worker, &taken[1], done("zombie"))).await, CommitOutcome::Fenced);
-    assert_eq!(history(&store, id(1)).await.len(), 2, "what was tried is kept");
-    assert_eq!(ids(&take(&store, 101, other, 2).await), [1, 2].map(id), "no suspect any more");
+    assert_eq!(commit(&store, 101, change(worker, &claimed[1], done("late"))).await, CommitOutcome::Fenced);
+    assert_eq!(history(&store, id(1)).await.len(), 2, "the history is kept");
+    assert_eq!(ids(&claim_all(&store, 101, other, 2).await), [1, 2].map(id), "it is not a suspect any more");
     assert_eq!(fire_timers(&store, 150, 9).await.expired, 1);
 }
 
@@ -292,22 +302,22 @@ pub async fn a_retried_job_goes_to_the_end_of_its_line(store: Handle) {
     assert_eq!(act_on_job(&store, 1, 2, cancel(0)).await, ControlOutcome::Done);
     assert_eq!(act_on_job(&store, 2, 2, JobAction::Retry).await, ControlOutcome::Done);
     for (number, n) in [(1, 1), (2, 3), (3, 2)] {
-        let taken = take(&store, 3, worker, number).await;
-        assert_eq!(ids(&taken), [id(n)]);
-        commit(&store, 3, change(worker, &taken[0], done("x"))).await;
+        let claimed = claim_all(&store, 3, worker, number).await;
+        assert_eq!(ids(&claimed), [id(n)]);
+        commit(&store, 3, change(worker, &claimed[0], done("x"))).await;
     }
 }
 
-pub async fn what_is_done_or_live_is_not_retried(store: Handle) {
+pub async fn done_and_live_jobs_are_not_retried(store: Handle) {
     let (worker, claimed) = running_job(&store, 1).await;
-    says(&act_on_job(&store, 1, 1, JobAction::Retry).await, "running");
+    expect_reason(&act_on_job(&store, 1, 1, JobAction::Retry).await, "running");
     commit(&store, 1, change(worker, &claimed, done("x"))).await;
-    says(&act_on_job(&store, 2, 1, JobAction::Retry).await, "done");
+    expect_reason(&act_on_job(&store, 2, 1, JobAction::Retry).await, "done");
     assert!(matches!(act_on_job(&store, 2, 1, JobAction::Retry).await, ControlOutcome::Refused(_)));
     assert_eq!(act_on_job(&store, 2, 99, JobAction::Retry).await, ControlOutcome::Unknown);
 }
 
-pub async fn priority_moves_a_ready_job_and_is_kept_of_others(store: Handle) {
+pub async fn a_new_priority_reorders_ready_jobs_and_is_kept_for_others(store: Handle) {
     let worker = worker(&store, 1).await;
     let later = NewJob { when: When::At(t(10)), ..job(4) };
     submit(&store, &[job(1), job(2), job(3), later]).await;
@@ -316,41 +326,41 @@ pub async fn priority_moves_a_ready_job_and_is_kept_of_others(store: Handle) {
     assert_ne!(gates(&store, &[QUEUE]).await, before);
     assert_eq!(act_on_job(&store, 1, 1, JobAction::Priority(7)).await, ControlOutcome::Done);
     assert_eq!(act_on_job(&store, 1, 4, JobAction::Priority(-100)).await, ControlOutcome::Done);
-    says(&act_on_job(&store, 1, 4, JobAction::Priority(-100)).await, "its priority is -100");
+    expect_reason(&act_on_job(&store, 1, 4, JobAction::Priority(-100)).await, "its priority is -100");
     let first = claim_one(&store, 2, worker, 1).await;
     assert_eq!(first.id, id(3));
     assert_eq!(act_on_job(&store, 2, 3, JobAction::Priority(9)).await, ControlOutcome::Done, "while it runs");
     store.release(at(2), &[job_claim(worker, &first)]).await.expect("release");
     fire_timers(&store, 10, 9).await;
-    assert_eq!(ids(&take(&store, 10, worker, 2).await), [4, 2, 1, 3].map(id));
+    assert_eq!(ids(&claim_all(&store, 10, worker, 2).await), [4, 2, 1, 3].map(id));
     assert_eq!(view(&store, id(1)).await.summary.priority, 7);
     assert_eq!(act_on_job(&store, 11, 4, cancel(0)).await, ControlOutcome::CancelRequested);
     fire_timers(&store, 11, 9).await;
-    says(&act_on_job(&store, 12, 4, JobAction::Priority(1)).await, "retry it first");
+    expect_reason(&act_on_job(&store, 12, 4, JobAction::Priority(1)).await, "retry it first");
 }
 
-pub async fn whatever_is_done_is_in_the_audit_log(store: Handle) {
+pub async fn every_action_is_in_the_audit_log(store: Handle) {
     submit(&store, &jobs(1, 2)).await;
-    let by = Actor::new("ops").note("ticket 9");
+    let ops = Actor::new("ops").note("ticket 9");
     let both = [id(1), id(2), id(1), id(99)];
-    let did = store.control().act_on_jobs(at(1), &both, JobAction::Pause, &by).await.expect("act");
+    let outcome = store.control().act_on_jobs(at(1), &both, JobAction::Pause, &ops).await.expect("act");
     assert_eq!(
-        (&did[0], &did[1], &did[3]),
+        (&outcome[0], &outcome[1], &outcome[3]),
         (&ControlOutcome::Done, &ControlOutcome::Done, &ControlOutcome::Unknown)
     );
-    says(&did[2], "paused by ops before");
+    expect_reason(&outcome[2], "paused by ops before");
     act_on_job(&store, 2, 1, JobAction::Priority(-3)).await;
     administer(&store, 3, AdminAction::PauseQueue(QUEUE.into())).await;
     administer(&store, 4, AdminAction::Limit(RateLimit::per_second("api", 7))).await;
     administer(&store, 5, AdminAction::Slots { key: "k".into(), slots: 2 }).await;
-    store.control().record_audit(at(6), "looked", "the weather", &by).await.expect("note");
+    store.control().record_audit(at(6), "inspected", "the weather", &ops).await.expect("audit");
     let audit = async |filter: AuditFilter| store.inspect().audit(&filter).await.expect("audit");
     let all = audit(AuditFilter { limit: 99, ..AuditFilter::default() }).await;
     let shown: Vec<_> =
         all.iter().map(|entry| (entry.action.clone(), entry.subject.clone(), entry.at)).collect();
     let entry = |action: &str, subject: &str, at: Time| (action.to_owned(), subject.to_owned(), at);
     let expected = [
-        entry("looked", "the weather", t(6)),
+        entry("inspected", "the weather", t(6)),
         entry("slots 2", "k", t(5)),
         entry("limit to 7 per 1s, burst 7", "api", t(4)),
         entry("pause queue", QUEUE, t(3)),
@@ -358,7 +368,7 @@ pub async fn whatever_is_done_is_in_the_audit_log(store: Handle) {
         entry("pause", &id(2).to_string(), t(1)),
         entry("pause", &id(1).to_string(), t(1)),
     ];
-    assert_eq!(shown, expected, "what was not done is not in it");
+    assert_eq!(shown, expected, "refused actions are not in it");
     assert_eq!((all[0].author.as_str(), all[0].note.as_deref()), ("ops", Some("ticket 9")));
     let subject = Some(id(1).to_string());
     assert_eq!(audit(AuditFilter { subject, limit: 9, ..AuditFilter::default() }).await.len(), 2);
@@ -366,19 +376,19 @@ pub async fn whatever_is_done_is_in_the_audit_log(store: Handle) {
     assert_eq!(page, all[3..5]);
 }
 
-pub async fn what_cannot_be_is_refused_before_anything_is_done(store: Handle) {
+pub async fn invalid_actions_are_refused_before_anything_is_written(store: Handle) {
     submit(&store, &[job(1)]).await;
     let invalid = |error: Error, text: &str| {
         assert!(matches!(&error, Error::Invalid(_)) && error.to_string().contains(text), "{error}");
     };
     let control = store.control();
-    for (what, text) in [
+    for (action, text) in [
         (JobAction::Priority(101), "from -100 (urgent) to 100"),
         (JobAction::Cancel { grace: secs(4_000_000_000) }, "longer than 100 years"),
     ] {
-        invalid(control.act_on_jobs(at(0), &[id(1)], what, &actor()).await.expect_err(text), text);
+        invalid(control.act_on_jobs(at(0), &[id(1)], action, &actor()).await.expect_err(text), text);
     }
-    let rules = [
+    let actions = [
         (AdminAction::PauseQueue(String::new()), "is empty"),
         (AdminAction::ResumeQueue("windlass.x".into()), "reserved"),
         (AdminAction::Limit(RateLimit::per_second("api", 0)), "is 0"),
@@ -387,12 +397,15 @@ pub async fn what_cannot_be_is_refused_before_anything_is_done(store: Handle) {
         (AdminAction::Slots { key: "k".into(), slots: 0 }, "are 0"),
         (AdminAction::Slots { key: String::new(), slots: 1 }, "is empty"),
     ];
-    for (rule, text) in rules {
-        invalid(control.administer(at(0), &rule, &actor()).await.expect_err(text), text);
+    for (action, text) in actions {
+        invalid(control.administer(at(0), &action, &actor()).await.expect_err(text), text);
     }
-    for by in [Actor::new("a\0"), Actor::new("ops").note("n".repeat(2_001))] {
-        invalid(control.act_on_jobs(at(0), &[id(1)], JobAction::Pause, &by).await.expect_err("by"), "the ");
-        invalid(control.record_audit(at(0), "x", "y", &by).await.expect_err("by"), "the ");
+    for actor in [Actor::new("a\0"), Actor::new("ops").note("n".repeat(2_001))] {
+        invalid(
+            control.act_on_jobs(at(0), &[id(1)], JobAction::Pause, &actor).await.expect_err("invalid"),
+            "the ",
+        );
+        invalid(control.record_audit(at(0), "x", "y", &actor).await.expect_err("invalid"), "the ");
     }
     let live = Prune { state: State::Ready, before: t(9), kind: None, after: None, limit: 9 };
     invalid(store.prune(at(0), &live).await.expect_err("prune"), "unfinished work");
@@ -401,14 +414,14 @@ pub async fn what_cannot_be_is_refused_before_anything_is_done(store: Handle) {
     assert_eq!(state(&store, id(1)).await, State::Ready);
 }
 
-pub async fn nothing_is_born_claimed_in_a_paused_queue(store: Handle) {
+pub async fn no_job_of_a_paused_queue_is_claimed_at_submit(store: Handle) {
     let me = worker(&store, 1).await;
-    let rule = AdminAction::PauseQueue(QUEUE.into());
-    store.control().administer(at(0), &rule, &Actor::new("ops")).await.expect("rule");
+    let pause = AdminAction::PauseQueue(QUEUE.into());
+    store.control().administer(at(0), &pause, &Actor::new("ops")).await.expect("administer");
     let batch = [job(1), job_in(2, KIND, "open")];
-    let answers = store.submit(at(1), &batch, claim_on_submit(me, 1)).await.expect("submit");
-    let claimed = |answer: &SubmitOutcome| matches!(answer, SubmitOutcome::New { claimed: Some(_) });
-    assert_eq!(answers.iter().map(claimed).collect::<Vec<_>>(), [false, true]);
+    let outcomes = store.submit(at(1), &batch, claim_on_submit(me, 1)).await.expect("submit");
+    let claimed = |outcome: &SubmitOutcome| matches!(outcome, SubmitOutcome::New { claimed: Some(_) });
+    assert_eq!(outcomes.iter().map(claimed).collect::<Vec<_>>(), [false, true]);
     assert_eq!(state(&store, id(1)).await, State::Ready);
     assert_eq!(state(&store, id(2)).await, State::Running);
 }

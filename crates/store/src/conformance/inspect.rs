@@ -1,4 +1,4 @@
-//! Reads for people: filters, pages, counts.
+//! Reads for people: filters, pages, counts, workers, queues.
 
 use windlass_model::{Failure, NewJob, Reason, State, Time, When, WorkerId};
 
@@ -6,11 +6,11 @@ use super::kit::*;
 use crate::{Backlog, Filter, JobEnd, NewWorker, SchemaState, Serves, StateCount};
 
 /// Fourteen jobs, two in each state: the even ones of kind `work` in `main`, the odd ones of kind `other` in
-/// `aside`; the first of each pair is tagged `first`.
+/// `bulk`; the first of each pair is tagged `first`.
 async fn two_in_each_state(store: &Handle) {
     let worker = worker(store, 1).await;
     let make = |n: u32| {
-        let mut new = if n.is_multiple_of(2) { job(n) } else { job_in(n, "other", "aside") };
+        let mut new = if n.is_multiple_of(2) { job(n) } else { job_in(n, "other", "bulk") };
         new.key = Some(format!("key {n}"));
         new.tags =
             if n.is_multiple_of(2) { vec!["first".into(), format!("n{n}")] } else { vec![format!("n{n}")] };
@@ -20,11 +20,11 @@ async fn two_in_each_state(store: &Handle) {
     for (pair, outcome) in outcomes.into_iter().enumerate() {
         for n in [6 + pair as u32 * 2, 7 + pair as u32 * 2] {
             submit(store, &[make(n)]).await;
-            let mut wanted = claim_request(worker, i64::from(n), 1);
+            let mut request = claim_request(worker, i64::from(n), 1);
             if n % 2 == 1 {
-                (wanted.queue, wanted.kinds) = ("aside".into(), [kind("other", 1)].into());
+                (request.queue, request.kinds) = ("bulk".into(), [kind("other", 1)].into());
             }
-            let claimed = claim(store, at(0), &wanted).await.remove(0);
+            let claimed = claim(store, at(0), &request).await.remove(0);
             commit(store, 1, change(worker, &claimed, outcome.clone())).await;
         }
     }
@@ -34,27 +34,27 @@ async fn two_in_each_state(store: &Handle) {
     submit(store, &[waiting(0), waiting(1)]).await;
 }
 
-pub async fn every_filter_selects(store: Handle) {
+pub async fn every_filter_selects_jobs(store: Handle) {
     two_in_each_state(&store).await;
     assert_eq!(list(&store, all_jobs()).await, (0..14).rev().map(id).collect::<Vec<_>>());
     for (index, state) in State::ALL.into_iter().enumerate() {
         let first = index as u32 * 2;
         let found = list(&store, Filter { state: Some(state), ..all_jobs() }).await;
         assert_eq!(found, [id(first + 1), id(first)], "{state}");
-        let tagged = Filter { state: Some(state), tag: Some("first".into()), ..all_jobs() };
-        assert_eq!(list(&store, tagged).await, [id(first)], "{state}");
-        let queued = Filter { state: Some(state), queue: Some("aside".into()), ..all_jobs() };
-        assert_eq!(list(&store, queued).await, [id(first + 1)], "{state}");
-        let kinded = Filter { state: Some(state), kind: Some("other".into()), ..all_jobs() };
-        assert_eq!(list(&store, kinded).await, [id(first + 1)], "{state}");
-        let keyed = Filter { state: Some(state), key: Some(format!("key {first}")), ..all_jobs() };
-        assert_eq!(list(&store, keyed).await, [id(first)], "{state}");
+        let by_tag = Filter { state: Some(state), tag: Some("first".into()), ..all_jobs() };
+        assert_eq!(list(&store, by_tag).await, [id(first)], "{state}");
+        let by_queue = Filter { state: Some(state), queue: Some("bulk".into()), ..all_jobs() };
+        assert_eq!(list(&store, by_queue).await, [id(first + 1)], "{state}");
+        let by_kind = Filter { state: Some(state), kind: Some("other".into()), ..all_jobs() };
+        assert_eq!(list(&store, by_kind).await, [id(first + 1)], "{state}");
+        let by_key = Filter { state: Some(state), key: Some(format!("key {first}")), ..all_jobs() };
+        assert_eq!(list(&store, by_key).await, [id(first)], "{state}");
         let older = Filter { state: Some(state), before: Some(id(first + 1)), ..all_jobs() };
         assert_eq!(list(&store, older).await, [id(first)], "{state}");
         let summaries =
             store.inspect().jobs(&Filter { state: Some(state), ..all_jobs() }).await.expect("jobs");
         for summary in summaries {
-            assert_eq!(summary, view(&store, summary.id).await.summary, "lists and views agree");
+            assert_eq!(summary, view(&store, summary.id).await.summary, "lists and reads of one job agree");
         }
     }
     assert_eq!(list(&store, Filter { tag: Some("n3".into()), ..all_jobs() }).await, [id(3)]);
@@ -62,13 +62,13 @@ pub async fn every_filter_selects(store: Handle) {
     let even: Vec<_> = (0..14).rev().filter(|n| n % 2 == 0).map(id).collect();
     assert_eq!(list(&store, Filter { kind: Some(KIND.into()), ..all_jobs() }).await, even);
     assert_eq!(list(&store, Filter { queue: Some(QUEUE.into()), ..all_jobs() }).await, even);
-    let both = Filter { kind: Some(KIND.into()), queue: Some("aside".into()), ..all_jobs() };
+    let both = Filter { kind: Some(KIND.into()), queue: Some("bulk".into()), ..all_jobs() };
     assert!(list(&store, both).await.is_empty());
     for nothing in [
-        Filter { kind: Some("nobody".into()), ..all_jobs() },
-        Filter { queue: Some("nobody".into()), ..all_jobs() },
-        Filter { tag: Some("nobody".into()), ..all_jobs() },
-        Filter { key: Some("nobody".into()), ..all_jobs() },
+        Filter { kind: Some("unknown".into()), ..all_jobs() },
+        Filter { queue: Some("unknown".into()), ..all_jobs() },
+        Filter { tag: Some("unknown".into()), ..all_jobs() },
+        Filter { key: Some("unknown".into()), ..all_jobs() },
         Filter { before: Some(id(0)), ..all_jobs() },
         Filter { limit: 0, ..all_jobs() },
     ] {
@@ -78,28 +78,28 @@ pub async fn every_filter_selects(store: Handle) {
 
 pub async fn machines_are_found_by_stage_and_version(store: Handle) {
     let me = worker(&store, 1).await;
-    let of = |n, version, stage| NewJob { kind: kind(KIND, version), ..machine(n, stage) };
-    submit(&store, &[of(1, 1, "Begin"), of(2, 1, "Charge"), of(3, 2, "Begin"), job(4)]).await;
-    let by = async |stage: Option<&str>, version, state| {
+    let new = |n, version, stage| NewJob { kind: kind(KIND, version), ..machine(n, stage) };
+    submit(&store, &[new(1, 1, "Begin"), new(2, 1, "Charge"), new(3, 2, "Begin"), job(4)]).await;
+    let find = async |stage: Option<&str>, version, state| {
         list(&store, Filter { stage: stage.map(str::to_owned), version, state, ..all_jobs() }).await
     };
-    assert_eq!(by(Some("Begin"), None, None).await, [3, 1].map(id));
-    assert_eq!(by(Some("Begin"), Some(2), None).await, [id(3)]);
-    assert_eq!(by(None, Some(1), Some(State::Ready)).await, [4, 2, 1].map(id));
-    assert!(by(Some("nobody"), None, None).await.is_empty() && by(None, Some(9), None).await.is_empty());
+    assert_eq!(find(Some("Begin"), None, None).await, [3, 1].map(id));
+    assert_eq!(find(Some("Begin"), Some(2), None).await, [id(3)]);
+    assert_eq!(find(None, Some(1), Some(State::Ready)).await, [4, 2, 1].map(id));
+    assert!(find(Some("unknown"), None, None).await.is_empty() && find(None, Some(9), None).await.is_empty());
     for job in claim(&store, at(0), &claim_request(me, 1, 9)).await {
         let outcome = if job.id == id(4) { failed(Reason::Stopped) } else { wait_for_signal("go", None) };
         commit(&store, 1, with_step(change(me, &job, outcome), step("Begin", "Ship", "1"))).await;
     }
-    assert_eq!(by(Some("Ship"), Some(1), Some(State::Waiting)).await, [2, 1].map(id));
-    assert_eq!(by(Some("Ship"), None, Some(State::Failed)).await, [id(4)]);
-    assert_eq!(by(Some("Begin"), None, Some(State::Waiting)).await, []);
+    assert_eq!(find(Some("Ship"), Some(1), Some(State::Waiting)).await, [2, 1].map(id));
+    assert_eq!(find(Some("Ship"), None, Some(State::Failed)).await, [id(4)]);
+    assert_eq!(find(Some("Begin"), None, Some(State::Waiting)).await, []);
     for summary in store.inspect().jobs(&all_jobs()).await.expect("jobs") {
-        assert_eq!(summary, view(&store, summary.id).await.summary, "lists and views agree");
+        assert_eq!(summary, view(&store, summary.id).await.summary, "lists and reads of one job agree");
     }
 }
 
-pub async fn pages_are_keyset_pages_newest_first(store: Handle) {
+pub async fn pages_are_newest_first_and_do_not_shift_with_new_jobs(store: Handle) {
     submit(&store, &jobs(0, 25)).await;
     let mut pages = Vec::new();
     let mut before = None;
@@ -108,81 +108,81 @@ pub async fn pages_are_keyset_pages_newest_first(store: Handle) {
         let Some(last) = page.last() else { break };
         before = Some(*last);
         pages.push(page.len());
-        // Whatever is submitted meanwhile is newer, and moves no page.
+        // A job submitted meanwhile is newer, and shifts no page.
         submit(&store, &[job(100 + pages.len() as u32)]).await;
     }
     assert_eq!(pages, [10, 10, 5]);
     assert_eq!(before, Some(id(0)));
 }
 
-pub async fn the_census_adds_up_and_is_capped(store: Handle) {
+pub async fn state_counts_add_up_and_are_capped(store: Handle) {
     two_in_each_state(&store).await;
     submit(&store, &jobs(100, 30)).await;
     let newer = |n| NewJob { kind: kind(KIND, 2), ..job(n) };
     submit(&store, &[newer(200), newer(201)]).await;
-    let mut census = store.inspect().state_counts(1_000).await.expect("census");
-    census.sort();
+    let mut counts = store.inspect().state_counts(1_000).await.expect("state counts");
+    counts.sort();
     let mut expected = Vec::new();
     for state in State::ALL {
         let jobs = if state == State::Ready { 33 } else { 1 };
         expected.push(StateCount { queue: QUEUE.into(), kind: KIND.into(), state, jobs });
-        expected.push(StateCount { queue: "aside".into(), kind: "other".into(), state, jobs: 1 });
+        expected.push(StateCount { queue: "bulk".into(), kind: "other".into(), state, jobs: 1 });
     }
     expected.sort();
-    assert_eq!(census, expected, "versions of a kind are counted together");
-    let total: u64 = census.iter().map(|count| count.jobs).sum();
+    assert_eq!(counts, expected, "versions of a kind are counted together");
+    let total: u64 = counts.iter().map(|count| count.jobs).sum();
     assert_eq!(total, list(&store, all_jobs()).await.len() as u64);
-    let mut capped = store.inspect().state_counts(10).await.expect("census");
+    let mut capped = store.inspect().state_counts(10).await.expect("state counts");
     capped.sort();
     expected.iter_mut().for_each(|count| count.jobs = count.jobs.min(10));
     assert_eq!(capped, expected);
 }
 
-pub async fn the_backlog_says_what_waits_and_since_when(store: Handle) {
+pub async fn the_backlog_counts_jobs_and_reports_the_oldest(store: Handle) {
     two_in_each_state(&store).await;
     let backlog = async |cap| store.inspect().backlog(cap).await.expect("backlog");
-    let of = |queue: &str, ready: u64| Backlog {
+    let expected = |queue: &str, ready: u64| Backlog {
         queue: queue.into(),
         ready,
         scheduled: 1,
         running: 1,
         oldest_at: Some(t(0)),
     };
-    assert_eq!(backlog(100).await, [of("aside", 1), of(QUEUE, 1)]);
-    // What is more urgent is first in line, and its age is told; other kinds have a first of their own.
+    assert_eq!(backlog(100).await, [expected("bulk", 1), expected(QUEUE, 1)]);
+    // The age is that of the first job in line; each kind has its own first job.
     let urgent = NewJob { priority: -100, ..job(100) };
     let newer = NewJob { kind: kind(KIND, 2), ..job(101) };
     store.submit(at(7), &[urgent], None).await.expect("submit");
-    let first = |seconds| Backlog { oldest_at: Some(t(seconds)), ..of(QUEUE, 2) };
+    let first = |seconds| Backlog { oldest_at: Some(t(seconds)), ..expected(QUEUE, 2) };
     assert_eq!(backlog(100).await[1], first(7));
     store.submit(at(5), &[newer], None).await.expect("submit");
     assert_eq!(backlog(100).await[1], Backlog { ready: 3, ..first(5) });
-    // Suspects wait too.
+    // Suspects count as ready.
     reap(&store, 8, WorkerId(1)).await;
     assert_eq!(backlog(100).await[1], Backlog { ready: 4, running: 0, ..first(0) });
     submit(&store, &jobs(200, 30)).await;
     assert_eq!(backlog(10).await[1].ready, 10);
 }
 
-pub async fn workers_are_shown(store: Handle) {
+pub async fn workers_are_listed(store: Handle) {
     let new = NewWorker {
         name: "host ü/7".into(),
         liveness_file: Some("/run/x".into()),
         lease: secs(5),
         ..new_worker(3)
     };
-    assert!(store.register_worker(at(0), &new).await.expect("enlist"));
+    assert!(store.register_worker(at(0), &new).await.expect("register"));
     worker(&store, 1).await;
     let workers = store.inspect().workers().await.expect("workers");
     assert_eq!(workers.len(), 2);
-    let shown = workers.iter().find(|worker| worker.id == new.id).expect("there");
+    let shown = workers.iter().find(|worker| worker.id == new.id).expect("listed");
     assert_eq!((shown.name.as_str(), shown.beacon.as_deref()), ("host ü/7", Some("/run/x")));
     assert_eq!((shown.alive, shown.lease_until, shown.claims), (true, t(5), 0));
 }
 
-pub async fn the_end_is_told(store: Handle) {
+pub async fn job_ends_are_returned_for_each_id(store: Handle) {
     two_in_each_state(&store).await;
-    let told = store.job_ends(&[12, 99, 8, 0, 10, 2, 4, 6, 8].map(id)).await.expect("ended");
+    let ends = store.job_ends(&[12, 99, 8, 0, 10, 2, 4, 6, 8].map(id)).await.expect("ended");
     let output = Some(JobEnd::Done(payload("x")));
     let expected = [
         Some(JobEnd::Cancelled(Failure::cancel("no longer wanted"))),
@@ -195,19 +195,19 @@ pub async fn the_end_is_told(store: Handle) {
         None,
         output,
     ];
-    assert_eq!(told, expected);
+    assert_eq!(ends, expected);
     assert!(store.job_ends(&[]).await.expect("ended").is_empty());
 }
 
-pub async fn unknown_jobs_are_none(store: Handle) {
+pub async fn reads_of_unknown_jobs_are_empty(store: Handle) {
     assert_eq!(store.inspect().job(id(1)).await.expect("job"), None);
     assert!(history(&store, id(1)).await.is_empty());
     assert!(list(&store, all_jobs()).await.is_empty());
-    assert!(store.inspect().state_counts(9).await.expect("census").is_empty());
+    assert!(store.inspect().state_counts(9).await.expect("state counts").is_empty());
     assert!(store.inspect().workers().await.expect("workers").is_empty());
 }
 
-pub async fn a_running_job_shows_its_holder(store: Handle) {
+pub async fn a_running_job_names_its_worker(store: Handle) {
     let (one, two) = (worker(&store, 1).await, worker(&store, 2).await);
     submit(&store, &[job(1)]).await;
     let first = claim_one(&store, 3, one, 1).await;
@@ -215,13 +215,13 @@ pub async fn a_running_job_shows_its_holder(store: Handle) {
     assert_eq!((seen.worker, seen.started_at), (Some(one), Some(t(3))));
     commit(&store, 4, change(one, &first, retry(secs(0), &[]))).await;
     let seen = view(&store, id(1)).await;
-    assert_eq!((seen.worker, seen.started_at), (Some(one), Some(t(1))), "of the attempt that wrote last");
+    assert_eq!((seen.worker, seen.started_at), (Some(one), Some(t(1))), "of the attempt that committed last");
     claim_one(&store, 5, two, 1).await;
     let seen = view(&store, id(1)).await;
     assert_eq!((seen.worker, seen.started_at), (Some(two), Some(t(5))));
 }
 
-pub async fn schema_clock_and_size_answer(store: Handle) {
+pub async fn schema_clock_and_size_can_be_read(store: Handle) {
     assert_eq!(store.inspect().schema().await.expect("schema"), SchemaState::CURRENT);
     let clock = store.inspect().clock().await.expect("clock");
     assert!(clock > Time(1_700_000_000_000_000) && clock < Time::MAX);
@@ -241,39 +241,43 @@ pub async fn children_are_listed_oldest_first(store: Handle) {
     assert_eq!(children(None, 9).await, [3, 5, 6].map(id));
     assert_eq!(children(Some(id(3)), 1).await, [id(5)]);
     assert!(store.inspect().children(id(99), None, 9).await.expect("children").is_empty());
-    let born = store.submit(at(0), &[child(7)], claim_on_submit(worker, 1)).await.expect("submit");
-    assert_eq!(born, [windlass_model::SubmitOutcome::New { claimed: None }], "a child is not born claimed");
+    let outcomes = store.submit(at(0), &[child(7)], claim_on_submit(worker, 1)).await.expect("submit");
+    assert_eq!(
+        outcomes,
+        [windlass_model::SubmitOutcome::New { claimed: None }],
+        "a child is not claimed at submit"
+    );
     for child in store.inspect().children(id(1), None, 9).await.expect("children") {
-        assert_eq!(child, view(&store, child.id).await.summary, "lists and views agree");
+        assert_eq!(child, view(&store, child.id).await.summary, "lists and reads of one job agree");
     }
 }
 
-pub async fn what_workers_serve_is_shown(store: Handle) {
+pub async fn workers_are_listed_with_what_they_serve(store: Handle) {
     let serves = vec![
         Serves { queue: "main".into(), slots: 3, kinds: vec![kind("a", 1), kind("b", 2)] },
         Serves { queue: "q \"ü\"".into(), slots: 0, kinds: Vec::new() },
     ];
     let new = NewWorker { serves: serves.clone(), ..new_worker(1) };
-    assert!(store.register_worker(at(0), &new).await.expect("enlist"));
+    assert!(store.register_worker(at(0), &new).await.expect("register"));
     worker(&store, 2).await;
     let shown = store.inspect().workers().await.expect("workers");
-    let of = |n: i64| shown.iter().find(|worker| worker.id.0 == n).expect("there").serves.clone();
-    assert_eq!((of(1), of(2)), (serves, Vec::new()));
+    let serves_of = |n: i64| shown.iter().find(|worker| worker.id.0 == n).expect("listed").serves.clone();
+    assert_eq!((serves_of(1), serves_of(2)), (serves, Vec::new()));
 }
 
-pub async fn queues_show_what_waits_longest(store: Handle) {
+pub async fn queues_report_their_oldest_ready_job(store: Handle) {
     let worker = worker(&store, 1).await;
     assert!(store.inspect().queues().await.expect("queues").is_empty());
     store.submit(at(7), &[job(1)], None).await.expect("submit");
-    store.submit(at(5), &[job_in(2, "other", QUEUE), job_in(3, KIND, "aside")], None).await.expect("submit");
+    store.submit(at(5), &[job_in(2, "other", QUEUE), job_in(3, KIND, "bulk")], None).await.expect("submit");
     let oldest = async || {
         let queues = store.inspect().queues().await.expect("queues");
         queues.into_iter().map(|queue| (queue.name, queue.oldest_ready)).collect::<Vec<_>>()
     };
-    assert_eq!(oldest().await, [("aside".to_owned(), Some(t(5))), (QUEUE.to_owned(), Some(t(5)))]);
+    assert_eq!(oldest().await, [("bulk".to_owned(), Some(t(5))), (QUEUE.to_owned(), Some(t(5)))]);
     let others = crate::ClaimRequest { kinds: [kind("other", 1)].into(), ..claim_request(worker, 1, 9) };
     claim(&store, at(8), &others).await;
     assert_eq!(oldest().await[1].1, Some(t(7)));
     reap(&store, 9, worker).await;
-    assert_eq!(oldest().await[1].1, Some(t(5)), "suspects wait too");
+    assert_eq!(oldest().await[1].1, Some(t(5)), "suspects count as ready");
 }

@@ -1,7 +1,7 @@
-//! Every order in which signals, the wait for them, its timeout and claims may come: a job is never left parked with what
-//! it waits for, is claimed by one at a time, and is shown each signal once.
+//! Every order of signals, the wait for them, its timeout and claims: a job never stays parked after its wait is over, is
+//! claimed by one worker at a time, and gets each signal once.
 //!
-//! Verbs are atomic, so the orders of calls are all interleavings there are.
+//! Calls are atomic, so their orders are all the interleavings that exist.
 
 use windlass_model::{ClaimedJob, CommitOutcome, State, WorkerId};
 
@@ -13,32 +13,32 @@ use crate::SignalOutcome;
 enum Call {
     /// The signal that is waited for.
     First,
-    /// The same once more, as if its answer had been lost.
+    /// The same signal again, as if the reply had been lost.
     Duplicate,
-    /// Another of its name.
+    /// Another signal of the same name.
     Second,
     /// The commit that parks the job.
     Park,
-    /// The same once more, as if its answer had been lost.
+    /// The same commit again, as if the reply had been lost.
     ParkAgain,
     /// The timeout of the wait.
     Timeout,
-    /// A worker that takes what is ready, and waits for the next.
-    Take,
-    /// The worker of the job is declared dead, if it has it still.
+    /// A second worker claims the job if it is ready, consumes its signals and parks it again.
+    Claim,
+    /// The first worker is declared dead.
     Reap,
 }
 
 use Call::*;
 
-/// All orders of some calls.
+/// All orders of these calls.
 fn orders(calls: &[Call]) -> Vec<Vec<Call>> {
     if calls.is_empty() {
         return vec![Vec::new()];
     }
     let mut all = Vec::new();
-    for (place, first) in calls.iter().enumerate() {
-        let rest: Vec<Call> = [&calls[..place], &calls[place + 1..]].concat();
+    for (index, first) in calls.iter().enumerate() {
+        let rest: Vec<Call> = [&calls[..index], &calls[index + 1..]].concat();
         for mut order in orders(&rest) {
             order.insert(0, *first);
             all.push(order);
@@ -47,17 +47,17 @@ fn orders(calls: &[Call]) -> Vec<Vec<Call>> {
     all
 }
 
-/// One job and what became of it so far.
+/// One job, and the signals it was sent and given so far.
 struct Subject<'a> {
     store: &'a Handle,
     n: u32,
     holder: WorkerId,
     other: WorkerId,
     first: ClaimedJob,
-    /// The number of the other worker's last claim.
+    /// The number of the second worker's last claim.
     number: i64,
     delivered: Vec<String>,
-    shown: Vec<String>,
+    consumed: Vec<String>,
 }
 
 impl Subject<'_> {
@@ -68,11 +68,11 @@ impl Subject<'_> {
             Second => self.signal("second").await,
             Park | ParkAgain => {
                 let park = change(self.holder, &self.first, wait_for_signal("go", Some(secs(10))));
-                let verdict = commit(store, 5, park).await;
-                assert!(matches!(verdict, CommitOutcome::Committed | CommitOutcome::Fenced), "{verdict:?}");
+                let outcome = commit(store, 5, park).await;
+                assert!(matches!(outcome, CommitOutcome::Committed | CommitOutcome::Fenced), "{outcome:?}");
             }
             Timeout => _ = fire_timers(store, 20, 99).await,
-            Take => _ = self.take().await,
+            Claim => _ = self.claim().await,
             Reap => _ = reap(store, 21, self.holder).await,
         }
     }
@@ -85,46 +85,47 @@ impl Subject<'_> {
         }
     }
 
-    /// Takes what is ready, has it consume what it is shown, and parks it again. Answers whether there was anything.
-    async fn take(&mut self) -> bool {
+    /// Claims the job if it is ready, consumes the signals it is given and parks it again. Returns whether it was ready.
+    async fn claim(&mut self) -> bool {
         self.number += 2;
         let mut taken = claim(self.store, at(30), &claim_request(self.other, self.number, 9)).await;
         taken.extend(claim(self.store, at(30), &solo_claim_request(self.other, self.number + 1)).await);
-        assert!(taken.len() <= 1, "it is claimable once");
+        assert!(taken.len() <= 1, "the job is claimed once");
         for job in &taken {
-            self.shown.extend(texts(&selected_signals(job)));
-            let go = with_step(change(self.other, job, wait_for_signal("go", None)), consume(job));
-            assert_eq!(commit(self.store, 31, go).await, CommitOutcome::Committed);
+            self.consumed.extend(texts(&selected_signals(job)));
+            let park = with_step(change(self.other, job, wait_for_signal("go", None)), consume(job));
+            assert_eq!(commit(self.store, 31, park).await, CommitOutcome::Committed);
         }
         !taken.is_empty()
     }
 }
 
-async fn happens(store: &Handle, n: u32, workers: (WorkerId, WorkerId), order: &[Call]) {
+/// Makes the calls in this order on a new job.
+async fn run_order(store: &Handle, n: u32, workers: (WorkerId, WorkerId), order: &[Call]) {
     submit(store, &[job(n)]).await;
     let (holder, other) = workers;
     let first = claim_one(store, 0, holder, i64::from(n)).await;
     let number = i64::from(n) * 100;
-    let (delivered, shown) = Default::default();
-    let mut subject = Subject { store, n, holder, other, first, number, delivered, shown };
+    let (delivered, consumed) = Default::default();
+    let mut subject = Subject { store, n, holder, other, first, number, delivered, consumed };
     for call in order {
         subject.call(*call).await;
     }
-    assert_eq!(store.repair(at(32)).await.expect("sweep"), 0, "{order:?}: nothing was left behind");
-    let mut turns = 0;
-    while subject.take().await {
-        turns += 1;
-        assert!(turns < 9, "{order:?}: it is woken for nothing");
+    assert_eq!(store.repair(at(32)).await.expect("repair"), 0, "{order:?}: nothing was left to repair");
+    let mut claims = 0;
+    while subject.claim().await {
+        claims += 1;
+        assert!(claims < 9, "{order:?}: the job is woken although its wait is not over");
     }
-    assert_eq!(subject.shown, subject.delivered, "{order:?}: each once, in the order they came");
+    assert_eq!(subject.consumed, subject.delivered, "{order:?}: each signal once, in order of arrival");
     let seen = view(store, id(n)).await;
     assert_eq!(seen.summary.state, State::Waiting, "{order:?}");
     assert!(inbox(store, n).await.is_empty(), "{order:?}");
     assert_eq!(act_on_job(store, 40, n, cancel(0)).await, crate::ControlOutcome::Done);
-    assert_eq!(fire_timers(store, 50, 99).await.next_at, None, "{order:?}: no timer is left behind");
+    assert_eq!(fire_timers(store, 50, 99).await.next_at, None, "{order:?}: no timer is left");
 }
 
-/// Every order of the first signal and the wait with each choice of the others.
+/// Every order of the first signal and the park with every subset of the other calls.
 async fn every_order(store: &Handle, others: &[Call]) {
     let mut n = 0;
     let other = worker(store, 0).await;
@@ -134,23 +135,23 @@ async fn every_order(store: &Handle, others: &[Call]) {
         for order in orders(&calls) {
             n += 1;
             let holder = worker(store, i64::from(n)).await;
-            happens(store, n, (holder, other), &order).await;
+            run_order(store, n, (holder, other), &order).await;
         }
     }
 }
 
-pub async fn every_order_of_signals_a_wait_and_its_timeout(store: Handle) {
+pub async fn signals_a_wait_and_its_timeout_in_every_order(store: Handle) {
     every_order(&store, &[Second, Duplicate, Timeout]).await;
 }
 
-pub async fn every_order_with_a_claim_in_between(store: Handle) {
-    every_order(&store, &[Second, Timeout, Take]).await;
+pub async fn signals_a_wait_its_timeout_and_a_claim_in_every_order(store: Handle) {
+    every_order(&store, &[Second, Timeout, Claim]).await;
 }
 
-pub async fn every_order_of_what_is_sent_twice(store: Handle) {
-    every_order(&store, &[Duplicate, ParkAgain, Take]).await;
+pub async fn repeated_signals_and_commits_in_every_order(store: Handle) {
+    every_order(&store, &[Duplicate, ParkAgain, Claim]).await;
 }
 
-pub async fn every_order_with_the_death_of_the_worker(store: Handle) {
-    every_order(&store, &[Second, Reap, Take]).await;
+pub async fn signals_a_wait_and_the_reaping_of_its_worker_in_every_order(store: Handle) {
+    every_order(&store, &[Second, Reap, Claim]).await;
 }

@@ -1,4 +1,4 @@
-//! Journals and contexts: written with a change, whole or not at all, and read as they were written.
+//! Journals and contexts: written with a change, completely or not at all, and read as they were written.
 
 use windlass_model::{
     Change, ClaimedJob, CommitOutcome, Epoch, JournalEntry, Outcome, Payload, Reason, Rev, State, StepWrites,
@@ -9,12 +9,12 @@ use windlass_model::{
 use super::kit::*;
 use crate::{JobAction, Prune};
 
-/// The first of each of some words, by place.
-fn places(entries: &[JournalEntry]) -> Vec<i32> {
+/// The numbers of entries.
+fn numbers(entries: &[JournalEntry]) -> Vec<i32> {
     entries.iter().map(|entry| entry.seq).collect()
 }
 
-/// Claims the first job and has it write some entries.
+/// Submits and claims job 1, and commits a step with entries of these numbers.
 async fn with_entries(store: &Handle, entries: std::ops::Range<i32>) -> (WorkerId, ClaimedJob) {
     let (me, job) = running_job(store, 1).await;
     let step = journal_writes(entries.map(|seq| entry(seq, "step", "x")).collect());
@@ -25,10 +25,10 @@ async fn with_entries(store: &Handle, entries: std::ops::Range<i32>) -> (WorkerI
     (me, after_step(&job))
 }
 
-/// A step that writes something of everything.
-fn much(job: &ClaimedJob) -> StepWrites {
+/// A step that writes an entry, a context value, and that there is something to undo.
+fn full_step(job: &ClaimedJob) -> StepWrites {
     let context = vec![("name".to_owned(), payload("value"))];
-    StepWrites { context, has_undo: true, ..journal_writes(vec![entry(job.rev.0, "much", "x")]) }
+    StepWrites { context, has_undo: true, ..journal_writes(vec![entry(job.rev.0, "full", "x")]) }
 }
 
 pub async fn every_outcome_writes_its_entries(store: Handle) {
@@ -44,22 +44,22 @@ pub async fn every_outcome_writes_its_entries(store: Handle) {
     ];
     let me = worker(&store, 1).await;
     submit(&store, &jobs(1, 8)).await;
-    let taken = claim(&store, at(0), &claim_request(me, 1, 9)).await;
-    let changes: Vec<Change> = taken
+    let claimed = claim(&store, at(0), &claim_request(me, 1, 9)).await;
+    let changes: Vec<Change> = claimed
         .iter()
         .zip(outcomes)
-        .map(|(job, outcome)| with_step(change(me, job, outcome), much(job)))
+        .map(|(job, outcome)| with_step(change(me, job, outcome), full_step(job)))
         .collect();
-    let verdicts = store.commit(at(1), &changes).await.expect("commit");
-    assert_eq!(verdicts, vec![CommitOutcome::Committed; 8]);
+    let results = store.commit(at(1), &changes).await.expect("commit");
+    assert_eq!(results, vec![CommitOutcome::Committed; 8]);
     for n in 1..=8 {
-        assert_eq!(journal(&store, n).await, [entry(0, "much", "x")], "job {n}");
+        assert_eq!(journal(&store, n).await, [entry(0, "full", "x")], "job {n}");
         assert_eq!(context(&store, n).await, [("name".to_owned(), payload("value"))], "job {n}");
     }
     assert_eq!(view(&store, id(7)).await.summary.reason, Some(Reason::Diverged));
 }
 
-pub async fn a_step_without_a_stage_leaves_the_stage_as_it_is(store: Handle) {
+pub async fn a_step_without_a_stage_keeps_the_stage(store: Handle) {
     let me = worker(&store, 1).await;
     submit(&store, &[machine(1, "Begin")]).await;
     let job = claim_one(&store, 0, me, 1).await;
@@ -73,28 +73,28 @@ pub async fn a_step_without_a_stage_leaves_the_stage_as_it_is(store: Handle) {
     let seen = view(&store, id(1)).await;
     assert_eq!((seen.rev, seen.summary.stage.as_deref()), (Rev(2), Some("Second")));
     assert_eq!(seen.data, Some(payload("data")));
-    assert_eq!(transitions(&store, 1).await.len(), 1, "an entry is no transition");
+    assert_eq!(transitions(&store, 1).await.len(), 1, "an entry is not a transition");
     store.release(at(3), &[job_claim(me, &job)]).await.expect("release");
     let job = claim_one(&store, 3, me, 2).await;
     assert_eq!(
         (job.stage_rev, job.steps_since_wait),
         (Rev(1), 2),
-        "it stands in the stage that its first step led to"
+        "it is in the stage that its first step led to"
     );
 }
 
-pub async fn a_part_of_a_step_leaves_the_wait_and_the_budget_as_they_are(store: Handle) {
+pub async fn a_partial_step_keeps_attempts_and_retry_counts(store: Handle) {
     let me = worker(&store, 1).await;
     submit(&store, &jobs(1, 2)).await;
-    let mut taken = claim(&store, at(0), &claim_request(me, 1, 9)).await;
-    // Alone and in a batch, with one entry and with two: stores write these in ways of their own.
+    let mut claimed = claim(&store, at(0), &claim_request(me, 1, 9)).await;
+    // Alone and in a batch, with one entry and with two: stores write these by different statements.
     for (round, entries) in [1, 2].into_iter().enumerate() {
-        for job in &taken {
-            let verdict = commit(&store, 1, change(me, job, retry(secs(0), &[1]))).await;
-            assert_eq!(verdict, CommitOutcome::Committed);
+        for job in &claimed {
+            let result = commit(&store, 1, change(me, job, retry(secs(0), &[1]))).await;
+            assert_eq!(result, CommitOutcome::Committed);
         }
-        taken = claim(&store, at(2), &claim_request(me, round as i64 + 2, 9)).await;
-        let before = taken.iter().map(|job| (job.attempts, job.retry_counts.clone())).collect::<Vec<_>>();
+        claimed = claim(&store, at(2), &claim_request(me, round as i64 + 2, 9)).await;
+        let before = claimed.iter().map(|job| (job.attempts, job.retry_counts.clone())).collect::<Vec<_>>();
         assert!(before.iter().all(|(attempts, spent)| *attempts > 0 && *spent == [1]), "{before:?}");
         for batch in [1, 2] {
             let part = |job: &ClaimedJob| {
@@ -105,27 +105,27 @@ pub async fn a_part_of_a_step_leaves_the_wait_and_the_budget_as_they_are(store: 
                     StepWrites { partial: true, ..journal_writes(entries) },
                 )
             };
-            let changes: Vec<Change> = taken[..batch].iter().map(part).collect();
-            let verdicts = store.commit(at(3), &changes).await.expect("commit");
-            assert_eq!(verdicts, vec![CommitOutcome::Committed; batch]);
-            taken[..batch].iter_mut().for_each(|job| *job = after_step(job));
+            let changes: Vec<Change> = claimed[..batch].iter().map(part).collect();
+            let results = store.commit(at(3), &changes).await.expect("commit");
+            assert_eq!(results, vec![CommitOutcome::Committed; batch]);
+            claimed[..batch].iter_mut().for_each(|job| *job = after_step(job));
         }
-        let held: Vec<_> = taken.iter().map(|job| job_claim(me, job)).collect();
-        assert_eq!(store.release(at(4), &held).await.expect("release"), 2);
-        taken = claim(&store, at(5), &claim_request(me, round as i64 + 10, 9)).await;
-        let after = taken.iter().map(|job| (job.attempts, job.retry_counts.clone())).collect::<Vec<_>>();
+        let claims: Vec<_> = claimed.iter().map(|job| job_claim(me, job)).collect();
+        assert_eq!(store.release(at(4), &claims).await.expect("release"), 2);
+        claimed = claim(&store, at(5), &claim_request(me, round as i64 + 10, 9)).await;
+        let after = claimed.iter().map(|job| (job.attempts, job.retry_counts.clone())).collect::<Vec<_>>();
         assert_eq!(after, before, "{entries} entries");
     }
 }
 
-pub async fn entries_are_read_by_place_and_in_pages(store: Handle) {
+pub async fn entries_are_read_in_order_and_in_pages(store: Handle) {
     let (me, job) = with_entries(&store, 0..10).await;
-    submit(&store, &[job_in(2, KIND, "aside")]).await;
+    submit(&store, &[job_in(2, KIND, "bulk")]).await;
     let step = journal_writes((10..25).map(|seq| entry(seq, "step", "x")).collect());
     commit(&store, 2, with_step(change(me, &job, Outcome::Next), step)).await;
-    assert_eq!(places(&journal(&store, 1).await), (0..25).collect::<Vec<_>>());
+    assert_eq!(numbers(&journal(&store, 1).await), (0..25).collect::<Vec<_>>());
     let read =
-        async |after, limit| places(&store.inspect().journal(id(1), after, limit).await.expect("journal"));
+        async |after, limit| numbers(&store.inspect().journal(id(1), after, limit).await.expect("journal"));
     assert_eq!(read(None, 3).await, [0, 1, 2]);
     assert_eq!(read(Some(2), 3).await, [3, 4, 5]);
     assert_eq!(read(Some(22), 9).await, [23, 24]);
@@ -135,19 +135,19 @@ pub async fn entries_are_read_by_place_and_in_pages(store: Handle) {
     assert_eq!((context(&store, 2).await, context(&store, 99).await), (vec![], vec![]));
 }
 
-pub async fn a_thousand_entries_go_in_and_come_out_at_once(store: Handle) {
+pub async fn a_thousand_entries_are_written_and_read_at_once(store: Handle) {
     let (_, job) = with_entries(&store, 0..1_000).await;
     let read = async |after, limit| store.inspect().journal(job.id, after, limit).await.expect("journal");
     let all = read(None, usize::MAX).await;
-    assert_eq!(places(&all), (0..1_000).collect::<Vec<i32>>());
+    assert_eq!(numbers(&all), (0..1_000).collect::<Vec<i32>>());
     assert!(all.iter().all(|kept| *kept == entry(kept.seq, "step", "x")));
-    assert_eq!(places(&read(Some(99), 600).await), (100..700).collect::<Vec<i32>>());
-    assert_eq!(places(&read(Some(799), 1_000).await), (800..1_000).collect::<Vec<i32>>());
-    assert_eq!(places(&read(None, 200).await), (0..200).collect::<Vec<i32>>());
-    assert_eq!(places(&read(None, 201).await), (0..201).collect::<Vec<i32>>());
+    assert_eq!(numbers(&read(Some(99), 600).await), (100..700).collect::<Vec<i32>>());
+    assert_eq!(numbers(&read(Some(799), 1_000).await), (800..1_000).collect::<Vec<i32>>());
+    assert_eq!(numbers(&read(None, 200).await), (0..200).collect::<Vec<i32>>());
+    assert_eq!(numbers(&read(None, 201).await), (0..201).collect::<Vec<i32>>());
 }
 
-pub async fn all_of_an_entry_is_kept(store: Handle) {
+pub async fn every_field_of_an_entry_is_kept(store: Handle) {
     let (me, job) = running_job(&store, 1).await;
     let most = store.limits().payload;
     let mut entries = Vec::new();
@@ -171,32 +171,32 @@ pub async fn all_of_an_entry_is_kept(store: Handle) {
     assert_eq!(journal(&store, 1).await, entries);
 }
 
-pub async fn entries_may_be_forgotten(store: Handle) {
+pub async fn a_step_may_forget_entries(store: Handle) {
     let (me, job) = with_entries(&store, 0..6).await;
     let forget = StepWrites { forget_entries: vec![1, 4, 77], ..journal_writes(vec![entry(6, "step", "x")]) };
     commit(&store, 2, with_step(change(me, &job, Outcome::Next), forget)).await;
-    assert_eq!(places(&journal(&store, 1).await), [0, 2, 3, 5, 6]);
+    assert_eq!(numbers(&journal(&store, 1).await), [0, 2, 3, 5, 6]);
     let forget = StepWrites { forget_entries: vec![0, 6], ..StepWrites::default() };
     commit(&store, 3, with_step(change(me, &after_step(&job), retry(secs(1), &[])), forget)).await;
-    assert_eq!(places(&journal(&store, 1).await), [2, 3, 5]);
+    assert_eq!(numbers(&journal(&store, 1).await), [2, 3, 5]);
 }
 
-pub async fn a_journal_may_start_anew(store: Handle) {
+pub async fn continue_as_new_clears_the_journal(store: Handle) {
     let (me, job) = with_entries(&store, 0..3).await;
     let context = vec![("name".to_owned(), payload("kept"))];
-    let anew = StepWrites {
+    let clear = StepWrites {
         continue_as_new: true,
         context,
         stage: Some(("again".to_owned(), payload("input"))),
         ..journal_writes(vec![entry(0, "first", "again")])
     };
-    commit(&store, 2, with_step(change(me, &job, Outcome::Wait(Wait::YIELD)), anew)).await;
+    commit(&store, 2, with_step(change(me, &job, Outcome::Wait(Wait::YIELD)), clear)).await;
     assert_eq!(journal(&store, 1).await, [entry(0, "first", "again")]);
     assert_eq!(context_names(&store, 1).await, ["name"]);
     let job = claim_one(&store, 3, me, 2).await;
     assert_eq!((job.stage.as_deref(), &job.data), (Some("again"), &Some(payload("input"))));
-    let anew = StepWrites { continue_as_new: true, ..StepWrites::default() };
-    commit(&store, 4, with_step(change(me, &job, Outcome::Next), anew)).await;
+    let clear = StepWrites { continue_as_new: true, ..StepWrites::default() };
+    commit(&store, 4, with_step(change(me, &job, Outcome::Next), clear)).await;
     assert_eq!(journal(&store, 1).await, []);
 }
 
@@ -204,7 +204,7 @@ async fn context_names(store: &Handle, n: u32) -> Vec<String> {
     context(store, n).await.into_iter().map(|(name, _)| name).collect()
 }
 
-pub async fn a_fenced_change_adds_nothing(store: Handle) {
+pub async fn a_fenced_change_writes_no_entries(store: Handle) {
     let (me, job) = with_entries(&store, 0..2).await;
     let outcomes = [Outcome::Next, wait_for_signal("go", None), retry(secs(0), &[]), done("x"), cancelled()];
     for outcome in outcomes {
@@ -212,15 +212,15 @@ pub async fn a_fenced_change_adds_nothing(store: Handle) {
         let step = StepWrites {
             forget_entries: vec![0],
             continue_as_new: true,
-            ..much(&ClaimedJob { rev: Rev(9), ..job.clone() })
+            ..full_step(&ClaimedJob { rev: Rev(9), ..job.clone() })
         };
         for other in [stale, ClaimedJob { epoch: Epoch(7), ..job.clone() }] {
-            let verdict =
+            let result =
                 commit(&store, 2, with_step(change(me, &other, outcome.clone()), step.clone())).await;
-            assert_eq!(verdict, CommitOutcome::Fenced, "{outcome:?}");
+            assert_eq!(result, CommitOutcome::Fenced, "{outcome:?}");
         }
     }
-    assert_eq!(places(&journal(&store, 1).await), [0, 1]);
+    assert_eq!(numbers(&journal(&store, 1).await), [0, 1]);
     assert_eq!(context(&store, 1).await, []);
     store.release(at(3), &[job_claim(me, &job)]).await.expect("release");
     assert_eq!(
@@ -230,16 +230,20 @@ pub async fn a_fenced_change_adds_nothing(store: Handle) {
     );
 }
 
-pub async fn a_repeated_change_adds_nothing_twice(store: Handle) {
+pub async fn a_repeated_change_writes_its_entries_once(store: Handle) {
     let me = worker(&store, 1).await;
     submit(&store, &jobs(1, 4)).await;
-    let taken = claim(&store, at(0), &claim_request(me, 1, 9)).await;
+    let claimed = claim(&store, at(0), &claim_request(me, 1, 9)).await;
     let outcomes = [Outcome::Next, wait_for_signal("go", None), retry(secs(5), &[]), done("x")];
-    for (job, outcome) in taken.iter().zip(outcomes) {
-        let first = with_step(change(me, job, outcome), much(job));
+    for (job, outcome) in claimed.iter().zip(outcomes) {
+        let first = with_step(change(me, job, outcome), full_step(job));
         assert_eq!(commit(&store, 1, first.clone()).await, CommitOutcome::Committed);
-        assert_eq!(commit(&store, 2, first.clone()).await, CommitOutcome::Committed, "told again");
-        // The same revision with something else is the same change to the store, which settles whether it was there.
+        assert_eq!(
+            commit(&store, 2, first.clone()).await,
+            CommitOutcome::Committed,
+            "the same when repeated"
+        );
+        // Another step for the same revision counts as the same change: the store has committed that revision already.
         let other = StepWrites {
             context: vec![("other".into(), payload("x"))],
             ..journal_writes(vec![entry(5, "b", "y")])
@@ -247,37 +251,34 @@ pub async fn a_repeated_change_adds_nothing_twice(store: Handle) {
         assert_eq!(commit(&store, 3, with_step(first, other)).await, CommitOutcome::Committed);
     }
     for n in 1..=4 {
-        assert_eq!(journal(&store, n).await, [entry(0, "much", "x")]);
+        assert_eq!(journal(&store, n).await, [entry(0, "full", "x")]);
         assert_eq!(context_names(&store, n).await, ["name"]);
     }
 }
 
-pub async fn a_place_is_taken_once(store: Handle) {
+pub async fn an_entry_number_is_used_once(store: Handle) {
     let (me, job) = with_entries(&store, 0..2).await;
     submit(&store, &[self::job(2)]).await;
     let other = claim_one(&store, 1, me, 2).await;
-    let taken = StepWrites {
+    let duplicate = StepWrites {
         context: vec![("a".into(), payload("b"))],
         ..journal_writes(vec![entry(1, "again", "y")])
     };
     let twice = journal_writes(vec![entry(5, "a", "x"), entry(5, "b", "y")]);
-    for step in [taken, twice] {
+    for step in [duplicate, twice] {
         let changes = [
             with_step(change(me, &job, Outcome::Next), step),
             with_step(change(me, &other, Outcome::Next), journal_writes(vec![entry(1, "mine", "z")])),
         ];
-        let verdicts = store.commit(at(2), &changes).await.expect("commit");
-        assert!(
-            matches!(&verdicts[..], [CommitOutcome::Refused(_), CommitOutcome::Committed]),
-            "{verdicts:?}"
-        );
+        let results = store.commit(at(2), &changes).await.expect("commit");
+        assert!(matches!(&results[..], [CommitOutcome::Refused(_), CommitOutcome::Committed]), "{results:?}");
     }
     assert_eq!(view(&store, id(1)).await.rev, Rev(1));
-    assert_eq!((places(&journal(&store, 1).await), context(&store, 1).await), (vec![0, 1], vec![]));
-    assert_eq!(journal(&store, 2).await, [entry(1, "mine", "z")], "which is another job's place");
-    let mended = StepWrites { forget_entries: vec![1], ..journal_writes(vec![entry(1, "again", "y")]) };
+    assert_eq!((numbers(&journal(&store, 1).await), context(&store, 1).await), (vec![0, 1], vec![]));
+    assert_eq!(journal(&store, 2).await, [entry(1, "mine", "z")], "numbers are per job");
+    let corrected = StepWrites { forget_entries: vec![1], ..journal_writes(vec![entry(1, "again", "y")]) };
     assert_eq!(
-        commit(&store, 3, with_step(change(me, &job, Outcome::Next), mended)).await,
+        commit(&store, 3, with_step(change(me, &job, Outcome::Next), corrected)).await,
         CommitOutcome::Committed
     );
 }
@@ -300,7 +301,7 @@ pub async fn a_context_keeps_the_last_value_of_each_name(store: Handle) {
     assert_eq!(context(&store, 1).await, names);
 }
 
-pub async fn what_a_journal_may_not_hold_is_refused_alone(store: Handle) {
+pub async fn an_invalid_entry_or_context_is_refused_alone(store: Handle) {
     let (me, job) = running_job(&store, 1).await;
     submit(&store, &[self::job(2)]).await;
     let other = claim_one(&store, 1, me, 2).await;
@@ -328,10 +329,10 @@ pub async fn what_a_journal_may_not_hold_is_refused_alone(store: Handle) {
             with_step(change(me, &job, Outcome::Next), step),
             with_step(change(me, &other, Outcome::Next), fine),
         ];
-        let verdicts = store.commit(at(1), &changes).await.expect("commit");
+        let results = store.commit(at(1), &changes).await.expect("commit");
         assert!(
-            matches!(&verdicts[..], [CommitOutcome::Refused(_), CommitOutcome::Committed]),
-            "{n}: {verdicts:?}"
+            matches!(&results[..], [CommitOutcome::Refused(_), CommitOutcome::Committed]),
+            "{n}: {results:?}"
         );
     }
     assert_eq!((journal(&store, 1).await, context(&store, 1).await), (vec![], vec![]));
@@ -341,13 +342,13 @@ pub async fn what_a_journal_may_not_hold_is_refused_alone(store: Handle) {
 pub async fn a_step_that_halts_writes_its_entries(store: Handle) {
     let (me, job) = running_job(&store, 1).await;
     act_on_job(&store, 1, 1, JobAction::Pause).await;
-    let step = with_step(change(me, &job, Outcome::Next), much(&job));
+    let step = with_step(change(me, &job, Outcome::Next), full_step(&job));
     assert_eq!(commit(&store, 2, step.clone()).await, CommitOutcome::Halted);
-    assert_eq!(commit(&store, 2, step).await, CommitOutcome::Halted, "told again");
+    assert_eq!(commit(&store, 2, step).await, CommitOutcome::Halted, "the same when repeated");
     assert_eq!((journal(&store, 1).await.len(), context(&store, 1).await.len()), (1, 1));
 }
 
-pub async fn whoever_goes_on_finds_the_journal(store: Handle) {
+pub async fn later_claims_find_the_journal(store: Handle) {
     let (me, job) = with_entries(&store, 0..2).await;
     let two = worker(&store, 2).await;
     commit(
@@ -357,7 +358,7 @@ pub async fn whoever_goes_on_finds_the_journal(store: Handle) {
     )
     .await;
     let job = claim_one(&store, 3, two, 1).await;
-    assert_eq!((job.rev, places(&journal(&store, 1).await)), (Rev(2), vec![0, 1, 2]));
+    assert_eq!((job.rev, numbers(&journal(&store, 1).await)), (Rev(2), vec![0, 1, 2]));
     reap(&store, 4, two).await;
     let job = claim(&store, at(5), &solo_claim_request(me, 2)).await.remove(0);
     let step = journal_writes(vec![entry(3, "end", "x")]);
@@ -367,12 +368,12 @@ pub async fn whoever_goes_on_finds_the_journal(store: Handle) {
     );
     assert_eq!(act_on_job(&store, 7, 1, JobAction::Retry).await, crate::ControlOutcome::Done);
     assert_eq!(state(&store, id(1)).await, State::Ready);
-    assert_eq!(places(&journal(&store, 1).await), [0, 1, 2, 3], "a retry goes on from its journal");
+    assert_eq!(numbers(&journal(&store, 1).await), [0, 1, 2, 3], "a retry by hand keeps the journal");
 }
 
-pub async fn nothing_is_left_of_the_journal_of_a_pruned_job(store: Handle) {
+pub async fn pruning_a_job_deletes_its_journal(store: Handle) {
     let (me, job) = running_job(&store, 1).await;
-    commit(&store, 1, with_step(change(me, &job, done("x")), much(&job))).await;
+    commit(&store, 1, with_step(change(me, &job, done("x")), full_step(&job))).await;
     let prune = Prune { state: State::Done, before: t(5), kind: None, after: None, limit: 9 };
     assert_eq!(store.prune(at(6), &prune).await.expect("prune").jobs, 1);
     assert_eq!((journal(&store, 1).await, context(&store, 1).await), (vec![], vec![]));

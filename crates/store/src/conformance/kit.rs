@@ -1,4 +1,4 @@
-//! What the cases share: fixed moments, small jobs, and calls that expect to succeed.
+//! What the cases share: fixed times, small jobs, and calls that expect to succeed.
 
 use std::{sync::Arc, time::Duration};
 
@@ -16,31 +16,31 @@ use crate::{
     Transition,
 };
 
-/// The moment at which every case begins.
+/// The time at which every case begins.
 pub const BEGIN: Time = Time(1_800_000_000_000_000);
-/// How long the leases of the cases' workers run.
+/// The lease of every worker.
 pub const LEASE: Duration = Duration::from_secs(1_000);
-/// The kind of a job that names no other.
+/// The kind of [`job`].
 pub const KIND: &str = "work";
-/// The queue of a job that names no other.
+/// The queue of [`job`].
 pub const QUEUE: &str = "main";
-/// A cap of crashes that no case reaches by accident.
+/// The cap of crashes that [`reap`] uses: high enough that no case reaches it by accident.
 pub const MAX_CRASHES: u16 = 3;
 
 /// A handle on the store under test.
 pub type Handle = Arc<dyn Store>;
 
-/// So many seconds.
+/// `n` seconds.
 pub fn secs(n: u64) -> Duration {
     Duration::from_secs(n)
 }
 
-/// The moment `n` seconds after the beginning.
+/// The time `n` seconds after [`BEGIN`].
 pub fn t(n: u64) -> Time {
     BEGIN.plus(secs(n))
 }
 
-/// The same, as verbs take it.
+/// The same, as the calls of the store take it.
 pub fn at(n: u64) -> Now {
     Some(t(n))
 }
@@ -50,29 +50,29 @@ pub fn id(n: u32) -> JobId {
     JobId::from_parts(1_800_000_000_000, n, u64::from(n))
 }
 
-/// The `n`th job: due now, kind and queue of the kit, an input of its own.
+/// The `n`th job: due now, of [`KIND`] in [`QUEUE`], with its number as input.
 pub fn job(n: u32) -> NewJob {
     NewJob::new(id(n), KIND, QUEUE, payload(&n.to_string()))
 }
 
-/// Jobs numbered from `from`.
+/// `count` jobs, numbered from `from`.
 pub fn jobs(from: u32, count: u32) -> Vec<NewJob> {
     (from..from + count).map(job).collect()
 }
 
-/// A job of another kind or queue.
+/// The `n`th job, of this kind and in this queue.
 pub fn job_in(n: u32, kind: &str, queue: &str) -> NewJob {
     NewJob::new(id(n), kind, queue, payload(&n.to_string()))
 }
 
-/// The `n`th job under a serial key.
+/// The `n`th job with a serial key.
 pub fn serial_job(n: u32, key: &str) -> NewJob {
     let mut new = job(n);
     new.settings.serial = Some(Box::new(Serial::new(key)));
     new
 }
 
-/// Text as a plain payload.
+/// Text as a payload.
 pub fn payload(text: &str) -> Payload {
     Payload::json(text.as_bytes().to_vec())
 }
@@ -82,10 +82,10 @@ pub fn kind(name: &str, version: i32) -> KindVersion {
     KindVersion { kind: name.into(), version }
 }
 
-/// Takes the `n`th worker on at the beginning.
+/// Registers the `n`th worker at [`BEGIN`].
 pub async fn worker(store: &Handle, n: i64) -> WorkerId {
     let new = new_worker(n);
-    assert!(store.register_worker(at(0), &new).await.expect("enlist"), "the name of worker {n} is taken");
+    assert!(store.register_worker(at(0), &new).await.expect("register"), "the name of worker {n} is taken");
     new.id
 }
 
@@ -100,13 +100,13 @@ pub fn new_worker(n: i64) -> NewWorker {
     }
 }
 
-/// Submits at the beginning and expects every job to be new and unclaimed.
+/// Submits at [`BEGIN`] and expects every job to be new and unclaimed.
 pub async fn submit(store: &Handle, jobs: &[NewJob]) {
-    let answers = store.submit(at(0), jobs, None).await.expect("submit");
-    assert_eq!(answers, vec![SubmitOutcome::New { claimed: None }; jobs.len()]);
+    let outcomes = store.submit(at(0), jobs, None).await.expect("submit");
+    assert_eq!(outcomes, vec![SubmitOutcome::New { claimed: None }; jobs.len()]);
 }
 
-/// What a worker asks of the kit's queue and kind.
+/// A request for up to `limit` jobs of [`KIND`] in [`QUEUE`].
 pub fn claim_request(worker: WorkerId, number: i64, limit: usize) -> ClaimRequest {
     ClaimRequest {
         worker,
@@ -119,17 +119,17 @@ pub fn claim_request(worker: WorkerId, number: i64, limit: usize) -> ClaimReques
     }
 }
 
-/// The same for a suspect.
+/// A request for one suspect, to run alone.
 pub fn solo_claim_request(worker: WorkerId, number: i64) -> ClaimRequest {
     ClaimRequest { solo: true, ..claim_request(worker, number, 1) }
 }
 
-/// Claims and expects to be answered.
-pub async fn claim(store: &Handle, now: Now, ask: &ClaimRequest) -> Vec<ClaimedJob> {
-    store.claim(now, ask).await.expect("claim").jobs
+/// Claims and expects no error.
+pub async fn claim(store: &Handle, now: Now, request: &ClaimRequest) -> Vec<ClaimedJob> {
+    store.claim(now, request).await.expect("claim").jobs
 }
 
-/// Submits the `n`th job and claims it for a worker of the same number, at the beginning.
+/// Submits the `n`th job and claims it for a new worker of the same number, at [`BEGIN`].
 pub async fn running_job(store: &Handle, n: u32) -> (WorkerId, ClaimedJob) {
     let holder = worker(store, i64::from(n)).await;
     submit(store, &[job(n)]).await;
@@ -148,33 +148,33 @@ pub fn ids(jobs: &[ClaimedJob]) -> Vec<JobId> {
     jobs.iter().map(|job| job.id).collect()
 }
 
-/// A claim born with the submit.
+/// A claim on the jobs that a submit puts in.
 pub fn claim_on_submit(worker: WorkerId, number: i64) -> Option<ClaimOnSubmit> {
     Some(ClaimOnSubmit { worker, number: ClaimNo(number) })
 }
 
-/// What an attempt of `worker` asks to be written.
+/// A change of a claimed job by its worker.
 pub fn change(worker: WorkerId, job: &ClaimedJob, outcome: Outcome) -> Change {
     Change::new(job, worker, t(1), outcome)
 }
 
-/// An output.
+/// The job ends with this output.
 pub fn done(text: &str) -> Outcome {
     Outcome::Done(payload(text))
 }
 
-/// An error that ends the job.
+/// The job ends with an error.
 pub fn failed(reason: Reason) -> Outcome {
     Outcome::Failed { reason, failure: Failure::stop(format!("because {reason}")) }
 }
 
-/// An error that is tried again.
+/// The attempt is repeated after an error.
 pub fn retry(after: Duration, spent: &[u32]) -> Outcome {
     let failure = Some(Failure::retry("once more").class("busy"));
     Outcome::Retry { after, retry_counts: spent.to_vec(), failure }
 }
 
-/// A wait for one signal.
+/// A wait for one signal of this name.
 pub fn wait_for_signal(name: &str, timeout: Option<Duration>) -> Outcome {
     wait_for_signals(&[name], 1, timeout)
 }
@@ -184,7 +184,7 @@ pub fn signal(job: JobId, name: &str, dedup: &str, text: &str) -> NewSignal {
     NewSignal { job, name: name.to_owned(), dedup: dedup.to_owned(), payload: payload(text) }
 }
 
-/// A wait for so many of some signals; a name that ends with a star is one of which all are shown.
+/// A wait for signals of `needs` of these names. For a name that ends with a star, the step is given every signal of it.
 pub fn wait_for_signals(names: &[&str], needs: u32, timeout: Option<Duration>) -> Outcome {
     let name =
         |name: &&str| SignalName { name: name.trim_end_matches('*').to_owned(), every: name.ends_with('*') };
@@ -192,7 +192,7 @@ pub fn wait_for_signals(names: &[&str], needs: u32, timeout: Option<Duration>) -
     Outcome::Wait(Wait { condition: WaitCondition::Signals { names, needs }, timeout })
 }
 
-/// A wait for the children that the change submits which follows a claim.
+/// A wait for the children that the first change after this claim spawns.
 pub fn wait_for_children(job: &ClaimedJob) -> Outcome {
     Outcome::Wait(Wait { condition: WaitCondition::Children { rev: Rev(job.rev.0 + 1) }, timeout: None })
 }
@@ -202,7 +202,7 @@ pub fn machine(n: u32, stage: &str) -> NewJob {
     NewJob { stage: Some(stage.to_owned()), ..job(n) }
 }
 
-/// A step from one stage to the next, with its data.
+/// A step from the stage `ran` to the next, with its data.
 pub fn step(ran: &str, stage: &str, data: &str) -> StepWrites {
     StepWrites {
         from_stage: Some(ran.to_owned()),
@@ -211,13 +211,13 @@ pub fn step(ran: &str, stage: &str, data: &str) -> StepWrites {
     }
 }
 
-/// A step that submits jobs and goes on to a stage that may wait for them.
+/// A step that spawns children and moves to a stage that may wait for them.
 pub fn spawn_children(children: &[NewJob]) -> StepWrites {
     let stage = Some(("Joining".to_owned(), payload("x")));
     StepWrites { stage, children: children.to_vec(), ..StepWrites::default() }
 }
 
-/// A step that consumes what it was shown and leaves the stage as it is.
+/// A step that consumes the signals it was given and keeps the stage.
 pub fn consume(job: &ClaimedJob) -> StepWrites {
     StepWrites {
         consumed: selected_signals(job).iter().map(|signal| signal.number).collect(),
@@ -225,28 +225,28 @@ pub fn consume(job: &ClaimedJob) -> StepWrites {
     }
 }
 
-/// The signals that a step is shown of what its worker was handed.
+/// The signals of a claimed job that its step is given: those that its wait selects from the inbox.
 pub fn selected_signals(job: &ClaimedJob) -> Vec<Signal> {
-    let places = job.wait.as_ref().map(|wait| wait.select_signals(&job.inbox)).unwrap_or_default();
-    places.into_iter().map(|place| job.inbox[place].clone()).collect()
+    let positions = job.wait.as_ref().map(|wait| wait.select_signals(&job.inbox)).unwrap_or_default();
+    positions.into_iter().map(|position| job.inbox[position].clone()).collect()
 }
 
-/// What signals say.
+/// The payloads of signals, as text.
 pub fn texts(signals: &[Signal]) -> Vec<String> {
     signals.iter().map(|signal| String::from_utf8_lossy(&signal.payload.bytes).into_owned()).collect()
 }
 
-/// The same change with a step.
+/// The same change with what its step writes.
 pub fn with_step(change: Change, step: StepWrites) -> Change {
     Change { step: Some(Box::new(step)), ..change }
 }
 
-/// A claim as its worker knows it after a step that goes on.
+/// A claimed job as its worker knows it after a step was committed and the next one runs.
 pub fn after_step(job: &ClaimedJob) -> ClaimedJob {
     ClaimedJob { rev: Rev(job.rev.0 + 1), wait: None, inbox: Vec::new(), ..job.clone() }
 }
 
-/// An entry of a journal: a step that has ended well.
+/// An entry of a journal: a step that is done.
 pub fn entry(seq: i32, name: &str, text: &str) -> JournalEntry {
     JournalEntry {
         seq,
@@ -260,7 +260,7 @@ pub fn entry(seq: i32, name: &str, text: &str) -> JournalEntry {
     }
 }
 
-/// A step that adds to the journal.
+/// A step that adds entries to the journal.
 pub fn journal_writes(entries: Vec<JournalEntry>) -> StepWrites {
     StepWrites { entries, ..StepWrites::default() }
 }
@@ -280,39 +280,39 @@ pub async fn send(store: &Handle, now: u64, signals: &[NewSignal]) -> Vec<Signal
     store.signal(at(now), signals).await.expect("signal")
 }
 
-/// What the signals in an inbox say, oldest first.
+/// The payloads of the signals in an inbox, as text, oldest first.
 pub async fn inbox(store: &Handle, n: u32) -> Vec<String> {
     texts(&store.inspect().inbox(id(n), 10_000).await.expect("inbox"))
 }
 
 /// A machine's transitions.
 pub async fn transitions(store: &Handle, n: u32) -> Vec<Transition> {
-    store.inspect().transitions(id(n), None, 1_000).await.expect("steps")
+    store.inspect().transitions(id(n), None, 1_000).await.expect("transitions")
 }
 
-/// An end by the attempt's own wish.
+/// The attempt cancels its own job.
 pub fn cancelled() -> Outcome {
     Outcome::Cancelled(Failure::cancel("no longer wanted"))
 }
 
 /// Commits one change.
 pub async fn commit(store: &Handle, now: u64, change: Change) -> CommitOutcome {
-    let mut verdicts = store.commit(at(now), &[change]).await.expect("commit");
-    assert_eq!(verdicts.len(), 1);
-    verdicts.remove(0)
+    let mut outcomes = store.commit(at(now), &[change]).await.expect("commit");
+    assert_eq!(outcomes.len(), 1);
+    outcomes.remove(0)
 }
 
-/// A job as the worker that has claimed it names it.
+/// The claim of a worker on a job.
 pub fn job_claim(worker: WorkerId, job: &ClaimedJob) -> JobClaim {
     JobClaim { worker, claim: job.claim, job: job.id, epoch: job.epoch }
 }
 
-/// Declares one worker dead and walks all its claims.
+/// Declares one worker dead and reaps all its claims.
 pub async fn reap(store: &Handle, now: u64, worker: WorkerId) -> ReapReport {
-    let sweep = ReapRequest { dead: vec![worker], lapsed: false, limit: 1_000, crashes: MAX_CRASHES };
-    let reaped = store.reap(at(now), &sweep).await.expect("reap");
-    assert!(!reaped.more, "a thousand claims are enough for every case");
-    reaped
+    let request = ReapRequest { dead: vec![worker], lapsed: false, limit: 1_000, crashes: MAX_CRASHES };
+    let report = store.reap(at(now), &request).await.expect("reap");
+    assert!(!report.more, "no case has more than a thousand claims");
+    report
 }
 
 /// Renews a worker's lease.
@@ -320,22 +320,22 @@ pub async fn renew(store: &Handle, now: u64, worker: WorkerId) -> Renewal {
     store.renew(at(now), &renew_request(worker)).await.expect("renew")
 }
 
-/// A renewal with nothing to tell.
+/// A renewal that settles no claims.
 pub fn renew_request(worker: WorkerId) -> RenewRequest {
     RenewRequest { worker, lease: LEASE, settled: Vec::new(), solo_ended: Vec::new() }
 }
 
-/// Fires timers.
+/// Fires up to `limit` timers.
 pub async fn fire_timers(store: &Handle, now: u64, limit: usize) -> TimerReport {
-    store.fire_timers(at(now), limit).await.expect("due")
+    store.fire_timers(at(now), limit).await.expect("timers")
 }
 
-/// All that is known of a job.
+/// Everything the store shows of a job.
 pub async fn view(store: &Handle, id: JobId) -> Job {
-    store.inspect().job(id).await.expect("job").expect("the job is there")
+    store.inspect().job(id).await.expect("job").expect("the job exists")
 }
 
-/// Where a job stands.
+/// A job's state.
 pub async fn state(store: &Handle, id: JobId) -> State {
     view(store, id).await.summary.state
 }
@@ -345,7 +345,7 @@ pub async fn history(store: &Handle, id: JobId) -> Vec<Attempt> {
     store.inspect().history(id).await.expect("history")
 }
 
-/// How many jobs there are in a state.
+/// How many jobs are in a state.
 pub async fn count(store: &Handle, state: State) -> usize {
     list(store, Filter { state: Some(state), ..all_jobs() }).await.len()
 }
@@ -355,54 +355,54 @@ pub fn all_jobs() -> Filter {
     Filter { limit: 100_000, ..Filter::default() }
 }
 
-/// The ids that match, newest first.
+/// The ids of the jobs that match, newest first.
 pub async fn list(store: &Handle, filter: Filter) -> Vec<JobId> {
     store.inspect().jobs(&filter).await.expect("jobs").into_iter().map(|job| job.id).collect()
 }
 
-/// Does something to one job.
-pub async fn act_on_job(store: &Handle, now: u64, n: u32, act: JobAction) -> ControlOutcome {
-    let mut did = store.control().act_on_jobs(at(now), &[id(n)], act, &actor()).await.expect("act");
-    assert_eq!(did.len(), 1);
-    did.remove(0)
+/// Acts on the `n`th job.
+pub async fn act_on_job(store: &Handle, now: u64, n: u32, action: JobAction) -> ControlOutcome {
+    let mut outcomes = store.control().act_on_jobs(at(now), &[id(n)], action, &actor()).await.expect("act");
+    assert_eq!(outcomes.len(), 1);
+    outcomes.remove(0)
 }
 
-/// Who does things in the cases.
+/// The actor that the audit log names.
 pub fn actor() -> Actor {
     Actor::new("someone")
 }
 
-/// A cancel that gives a running job so many seconds.
+/// A cancel that gives a running attempt this many seconds to end.
 pub fn cancel(grace: u64) -> JobAction {
     JobAction::Cancel { grace: secs(grace) }
 }
 
-/// Changes a rule and expects that to be done.
-pub async fn administer(store: &Handle, now: u64, rule: AdminAction) {
+/// Changes a setting of the store and expects the change to be made.
+pub async fn administer(store: &Handle, now: u64, action: AdminAction) {
     assert_eq!(
-        store.control().administer(at(now), &rule, &actor()).await.expect("rule"),
+        store.control().administer(at(now), &action, &actor()).await.expect("administer"),
         ControlOutcome::Done
     );
 }
 
-/// What keeps a live job.
+/// What keeps a live job from being claimed.
 pub async fn holds(store: &Handle, n: u32) -> Holds {
-    store.inspect().holds(id(n)).await.expect("holds").expect("it is live")
+    store.inspect().holds(id(n)).await.expect("holds").expect("the job is live")
 }
 
-/// The gates of some queues.
+/// The gates of these queues.
 pub async fn gates(store: &Handle, queues: &[&str]) -> Vec<u64> {
     let queues: Vec<String> = queues.iter().map(|queue| (*queue).to_owned()).collect();
-    store.gates(&queues).await.expect("gate")
+    store.gates(&queues).await.expect("gates")
 }
 
 /// How many claims are recorded for a worker.
 pub async fn claim_count(store: &Handle, worker: WorkerId) -> u64 {
     let workers = store.inspect().workers().await.expect("workers");
-    workers.into_iter().find(|view| view.id == worker).expect("the worker is there").claims
+    workers.into_iter().find(|view| view.id == worker).expect("the worker exists").claims
 }
 
-/// Whether a renewal says that there is someone to reap; `None` if the lease was lost.
+/// Whether a renewal reports that some lease has lapsed; `None` if its own lease was lost.
 pub fn reports_lapsed(renewal: &Renewal) -> Option<bool> {
     match renewal {
         Renewal::Held { lapsed, .. } => Some(*lapsed),

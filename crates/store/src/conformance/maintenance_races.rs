@@ -1,4 +1,4 @@
-//! Two sides at the same jobs at once: each job goes to one of them, and what is left is whole.
+//! Races between two calls for the same jobs: each job goes to exactly one of them, and no job is stuck or in two states.
 
 use std::future::Future;
 
@@ -8,202 +8,216 @@ use windlass_model::{
 
 use super::{
     kit::*,
-    races::{EACH, ROUNDS, all_done, at_once, both, drain, each_back_once, reap_all, round},
+    races::{
+        JOBS_PER_ROUND, ROUNDS, claimed_round, done_changes, drain, expect_each_returned_once, race,
+        reap_until_done, run_concurrently,
+    },
 };
 use crate::Error;
 
-pub async fn a_claim_against_its_reaper_leaves_nothing_stuck(store: Handle) {
+pub async fn a_claim_racing_a_reap_leaves_no_job_stuck(store: Handle) {
     for n in 0..ROUNDS {
-        let victim = worker(&store, i64::from(n) + 1).await;
-        submit(&store, &jobs(n * EACH, EACH)).await;
+        let dying = worker(&store, i64::from(n) + 1).await;
+        submit(&store, &jobs(n * JOBS_PER_ROUND, JOBS_PER_ROUND)).await;
         let claimer = async move |store: Handle| {
-            let mut taken = 0;
-            for number in 1..=EACH {
-                match store.claim(at(1), &claim_request(victim, i64::from(number), 1)).await {
-                    Ok(haul) => taken += haul.jobs.len(),
+            let mut claimed = 0;
+            for number in 1..=JOBS_PER_ROUND {
+                match store.claim(at(1), &claim_request(dying, i64::from(number), 1)).await {
+                    Ok(batch) => claimed += batch.jobs.len(),
                     Err(Error::Dead) => break,
                     Err(error) => panic!("{error}"),
                 }
                 tokio::task::yield_now().await;
             }
-            taken
+            claimed
         };
         let reaper = async move |store: Handle| {
             for _ in 0..n % 7 {
                 tokio::task::yield_now().await;
             }
-            reap_all(store, 1, victim).await
+            reap_until_done(store, 1, dying).await
         };
-        let (taken, reaped) = both(&store, claimer, reaper).await;
-        assert_eq!((reaped.workers, reaped.returned), (vec![victim], taken), "round {n}");
-        assert_eq!(claim_count(&store, victim).await, 0, "no claim of a dead worker is left behind");
-        assert_eq!(count(&store, State::Ready).await, EACH as usize, "round {n}: nothing is stuck");
-        assert_eq!(drain(&store, n).await.len(), EACH as usize);
+        let (claimed, reaped) = race(&store, claimer, reaper).await;
+        assert_eq!((reaped.workers, reaped.returned), (vec![dying], claimed), "round {n}");
+        assert_eq!(claim_count(&store, dying).await, 0, "no claim of the dead worker is left");
+        assert_eq!(count(&store, State::Ready).await, JOBS_PER_ROUND as usize, "round {n}: nothing is stuck");
+        assert_eq!(drain(&store, n).await.len(), JOBS_PER_ROUND as usize);
     }
 }
 
-pub async fn a_birth_against_its_reaper_leaves_nothing_stuck(store: Handle) {
+pub async fn a_claim_at_submit_racing_a_reap_leaves_no_job_stuck(store: Handle) {
     for n in 0..ROUNDS {
-        let victim = worker(&store, i64::from(n) + 1).await;
+        let dying = worker(&store, i64::from(n) + 1).await;
         let submitter = async move |store: Handle| {
-            let mut born_claimed = 0;
-            for k in 0..EACH {
-                let batch = [job(n * EACH + k)];
-                let told = store
-                    .submit(at(1), &batch, claim_on_submit(victim, i64::from(k) + 1))
+            let mut claimed_at_submit = 0;
+            for k in 0..JOBS_PER_ROUND {
+                let batch = [job(n * JOBS_PER_ROUND + k)];
+                let outcomes = store
+                    .submit(at(1), &batch, claim_on_submit(dying, i64::from(k) + 1))
                     .await
                     .expect("submit");
-                born_claimed += usize::from(matches!(told[0], SubmitOutcome::New { claimed: Some(_) }));
+                claimed_at_submit +=
+                    usize::from(matches!(outcomes[0], SubmitOutcome::New { claimed: Some(_) }));
                 tokio::task::yield_now().await;
             }
-            born_claimed
+            claimed_at_submit
         };
-        let (born_claimed, reaped) = both(&store, submitter, |store| reap_all(store, 1, victim)).await;
-        assert_eq!(reaped.returned, born_claimed, "round {n}: all that was born claimed was returned");
-        assert_eq!(count(&store, State::Ready).await, EACH as usize, "round {n}: nothing is stuck");
+        let (claimed_at_submit, reaped) =
+            race(&store, submitter, |store| reap_until_done(store, 1, dying)).await;
+        assert_eq!(reaped.returned, claimed_at_submit, "round {n}: every job claimed at submit was returned");
+        assert_eq!(count(&store, State::Ready).await, JOBS_PER_ROUND as usize, "round {n}: nothing is stuck");
         drain(&store, n).await;
     }
 }
 
-/// Lets a commit of a round's jobs run against `other`, which answers how many jobs it got; each job must have
-/// gone to exactly one of them.
-async fn against_commit<F>(
+/// Races a commit of a round's jobs with `other`, which returns how many jobs it got. Expects that each job went to
+/// exactly one of them; those of `other` end in `state`.
+async fn race_with_commit<F>(
     store: &Handle,
     n: u32,
-    end: State,
+    state: State,
     other: impl FnOnce(Handle, WorkerId, Vec<JobClaim>) -> F,
 ) where
     F: Future<Output = usize> + Send + 'static,
 {
-    let (worker, taken) = round(store, n).await;
-    let changes = all_done(worker, &taken);
-    let back = taken.iter().map(|job| job_claim(worker, job)).collect();
+    let (worker, claimed) = claimed_round(store, n).await;
+    let changes = done_changes(worker, &claimed);
+    let claims = claimed.iter().map(|job| job_claim(worker, job)).collect();
     let committer = async move |store: Handle| {
-        let mut verdicts = Vec::new();
+        let mut results = Vec::new();
         for chunk in changes.chunks(2) {
-            verdicts.extend(store.commit(at(100), chunk).await.expect("commit"));
+            results.extend(store.commit(at(100), chunk).await.expect("commit"));
         }
-        verdicts
+        results
     };
-    let (verdicts, lost) = both(store, committer, |store| other(store, worker, back)).await;
-    let won = verdicts.iter().filter(|verdict| **verdict == CommitOutcome::Committed).count();
-    assert_eq!(won + lost, EACH as usize, "round {n}: each job has one winner");
-    for (job, verdict) in taken.iter().zip(verdicts) {
+    let (results, lost) = race(store, committer, |store| other(store, worker, claims)).await;
+    let won = results.iter().filter(|result| **result == CommitOutcome::Committed).count();
+    assert_eq!(won + lost, JOBS_PER_ROUND as usize, "round {n}: each job has one winner");
+    for (job, result) in claimed.iter().zip(results) {
         let kept = view(store, job.id).await;
         let found = (kept.summary.state, kept.rev, kept.epoch);
-        match verdict {
+        match result {
             CommitOutcome::Committed => assert_eq!(found, (State::Done, Rev(1), Epoch(0)), "round {n}"),
-            CommitOutcome::Fenced => assert_eq!(found, (end, Rev(0), Epoch(1)), "round {n}"),
+            CommitOutcome::Fenced => assert_eq!(found, (state, Rev(0), Epoch(1)), "round {n}"),
             CommitOutcome::Refused(why) => panic!("{why}"),
-            CommitOutcome::Halted => panic!("nothing meant to go on"),
+            CommitOutcome::Halted => panic!("no job was paused"),
         }
     }
     drain(store, n).await;
 }
 
-pub async fn commit_against_reap_has_one_winner(store: Handle) {
+pub async fn a_commit_racing_a_reap_has_one_winner(store: Handle) {
     for n in 0..ROUNDS {
-        let reaper = async |store, worker, _| reap_all(store, 100, worker).await.returned;
-        against_commit(&store, n, State::Ready, reaper).await;
+        let reaper = async |store, worker, _| reap_until_done(store, 100, worker).await.returned;
+        race_with_commit(&store, n, State::Ready, reaper).await;
     }
 }
 
-pub async fn commit_against_release_has_one_winner(store: Handle) {
+pub async fn a_commit_racing_a_release_has_one_winner(store: Handle) {
     for n in 0..ROUNDS {
-        let releaser = async |store: Handle, _, mut back: Vec<JobClaim>| {
-            back.reverse();
-            store.release(at(100), &back).await.expect("release")
+        let releaser = async |store: Handle, _, mut claims: Vec<JobClaim>| {
+            claims.reverse();
+            store.release(at(100), &claims).await.expect("release")
         };
-        against_commit(&store, n, State::Ready, releaser).await;
+        race_with_commit(&store, n, State::Ready, releaser).await;
     }
 }
 
-pub async fn commit_against_expiry_has_one_winner(store: Handle) {
+pub async fn a_commit_racing_an_expiry_has_one_winner(store: Handle) {
     for n in 0..ROUNDS {
         let worker = worker(&store, i64::from(n) + 1).await;
         let with_deadline = |job| NewJob { deadline_at: Some(t(100)), ..job };
-        submit(&store, &jobs(n * EACH, EACH).into_iter().map(with_deadline).collect::<Vec<_>>()).await;
-        let taken = claim(&store, at(0), &claim_request(worker, 1, EACH as usize)).await;
-        let mut changes = all_done(worker, &taken);
+        submit(
+            &store,
+            &jobs(n * JOBS_PER_ROUND, JOBS_PER_ROUND).into_iter().map(with_deadline).collect::<Vec<_>>(),
+        )
+        .await;
+        let claimed = claim(&store, at(0), &claim_request(worker, 1, JOBS_PER_ROUND as usize)).await;
+        let mut changes = done_changes(worker, &claimed);
         changes.reverse();
-        let wanted = changes.clone();
-        let committer = async move |store: Handle| store.commit(at(100), &wanted).await.expect("commit");
+        let batch = changes.clone();
+        let committer = async move |store: Handle| store.commit(at(100), &batch).await.expect("commit");
         let timekeeper = async move |store: Handle| {
             let mut expired = 0;
-            for _ in 0..EACH {
-                expired += store.fire_timers(at(100), 2).await.expect("due").expired;
+            for _ in 0..JOBS_PER_ROUND {
+                expired += store.fire_timers(at(100), 2).await.expect("timers").expired;
             }
             expired
         };
-        let (verdicts, expired) = both(&store, committer, timekeeper).await;
-        let won = verdicts.iter().filter(|verdict| **verdict == CommitOutcome::Committed).count();
-        assert_eq!(won + expired, EACH as usize, "round {n}: each job has one winner");
-        // A moment earlier, so that a timer left behind is seen and not fired in silence.
-        assert_eq!(store.fire_timers(at(99), 99).await.expect("due").next_at, None, "no timer is left");
-        for (change, verdict) in changes.iter().zip(verdicts) {
-            let expected = if verdict == CommitOutcome::Committed { State::Done } else { State::Failed };
+        let (results, expired) = race(&store, committer, timekeeper).await;
+        let won = results.iter().filter(|result| **result == CommitOutcome::Committed).count();
+        assert_eq!(won + expired, JOBS_PER_ROUND as usize, "round {n}: each job has one winner");
+        // Before the deadline, so that a timer that was left is reported and not fired.
+        assert_eq!(store.fire_timers(at(99), 99).await.expect("timers").next_at, None, "no timer is left");
+        for (change, result) in changes.iter().zip(results) {
+            let expected = if result == CommitOutcome::Committed { State::Done } else { State::Failed };
             assert_eq!(state(&store, change.job).await, expected, "round {n}");
         }
     }
 }
 
-/// Jobs that expired are gone for good: in no lane, with no timer.
-async fn all_expired(store: &Handle, n: u32, first: u32, jobs: u32) {
-    while store.fire_timers(at(100), 99).await.expect("due").expired > 0 {}
+/// Expects that all these jobs have expired, are not in the ready set and have no timer.
+async fn expect_expired(store: &Handle, n: u32, first: u32, jobs: u32) {
+    while store.fire_timers(at(100), 99).await.expect("timers").expired > 0 {}
     for k in first..first + jobs {
         let kept = view(store, id(k)).await.summary;
         assert_eq!((kept.state, kept.reason), (State::Failed, Some(Reason::Expired)), "round {n}, job {k}");
     }
     assert!(drain(store, n).await.is_empty(), "round {n}: an expired job was still in the ready set");
-    let next_at = store.fire_timers(at(100), 99).await.expect("due").next_at;
+    let next_at = store.fire_timers(at(100), 99).await.expect("timers").next_at;
     assert_eq!(next_at, None, "round {n}: an expired job still had a timer");
 }
 
-pub async fn expiry_against_every_way_back_leaves_no_ghost(store: Handle) {
+pub async fn an_expiry_racing_a_return_leaves_no_ready_row_and_no_timer(store: Handle) {
     for n in 0..ROUNDS {
         let worker = worker(&store, i64::from(n) + 1).await;
         let with_deadline = |job| NewJob { deadline_at: Some(t(100)), ..job };
-        submit(&store, &jobs(n * EACH, EACH).into_iter().map(with_deadline).collect::<Vec<_>>()).await;
-        let taken = claim(&store, at(0), &claim_request(worker, 1, EACH as usize)).await;
-        let back = async move |store: Handle| {
-            let back: Vec<_> = taken[..2].iter().map(|job| job_claim(worker, job)).collect();
-            store.release(at(100), &back).await.expect("release");
-            let changes = taken[2..6].iter().enumerate();
+        submit(
+            &store,
+            &jobs(n * JOBS_PER_ROUND, JOBS_PER_ROUND).into_iter().map(with_deadline).collect::<Vec<_>>(),
+        )
+        .await;
+        let claimed = claim(&store, at(0), &claim_request(worker, 1, JOBS_PER_ROUND as usize)).await;
+        let returns = async move |store: Handle| {
+            let released: Vec<_> = claimed[..2].iter().map(|job| job_claim(worker, job)).collect();
+            store.release(at(100), &released).await.expect("release");
+            let changes = claimed[2..6].iter().enumerate();
             let retried = |(k, job)| change(worker, job, retry(secs(k as u64 % 2 * 50), &[]));
             store.commit(at(100), &changes.map(retried).collect::<Vec<_>>()).await.expect("commit");
-            reap_all(store, 100, worker).await;
+            reap_until_done(store, 100, worker).await;
         };
         let timekeeper = async move |store: Handle| {
-            for _ in 0..EACH {
-                store.fire_timers(at(100), 2).await.expect("due");
+            for _ in 0..JOBS_PER_ROUND {
+                store.fire_timers(at(100), 2).await.expect("timers");
             }
         };
-        both(&store, back, timekeeper).await;
-        all_expired(&store, n, n * EACH, EACH).await;
+        race(&store, returns, timekeeper).await;
+        expect_expired(&store, n, n * JOBS_PER_ROUND, JOBS_PER_ROUND).await;
     }
 }
 
-pub async fn wake_against_expiry_leaves_no_ghost(store: Handle) {
+pub async fn a_due_time_racing_an_expiry_leaves_no_ready_row_and_no_timer(store: Handle) {
     for n in 0..ROUNDS {
         let short = |job| NewJob { when: When::At(t(100)), deadline_at: Some(t(100)), ..job };
-        submit(&store, &jobs(n * EACH, EACH).into_iter().map(short).collect::<Vec<_>>()).await;
-        at_once(&store, 4, |_, store| async move {
-            for _ in 0..EACH {
-                store.fire_timers(at(100), 1).await.expect("due");
+        submit(&store, &jobs(n * JOBS_PER_ROUND, JOBS_PER_ROUND).into_iter().map(short).collect::<Vec<_>>())
+            .await;
+        run_concurrently(&store, 4, |_, store| async move {
+            for _ in 0..JOBS_PER_ROUND {
+                store.fire_timers(at(100), 1).await.expect("timers");
             }
         })
         .await;
-        all_expired(&store, n, n * EACH, EACH).await;
+        expect_expired(&store, n, n * JOBS_PER_ROUND, JOBS_PER_ROUND).await;
     }
 }
 
-pub async fn retire_against_reap_returns_each_job_once(store: Handle) {
+pub async fn a_retirement_racing_a_reap_returns_each_job_once(store: Handle) {
     for n in 0..ROUNDS {
-        let (worker, taken) = round(&store, n).await;
+        let (worker, claimed) = claimed_round(&store, n).await;
         let retirer = async move |store: Handle| store.retire_worker(at(1), worker).await.expect("retire");
-        let (handed, reaped) = both(&store, retirer, |store| reap_all(store, 1, worker)).await;
-        assert_eq!(handed + reaped.returned, EACH as usize, "round {n}");
-        assert!(handed == 0 || reaped.returned == 0, "round {n}: one of them had the worker");
-        each_back_once(&store, n, &taken).await;
+        let (returned, reaped) = race(&store, retirer, |store| reap_until_done(store, 1, worker)).await;
+        assert_eq!(returned + reaped.returned, JOBS_PER_ROUND as usize, "round {n}");
+        assert!(returned == 0 || reaped.returned == 0, "round {n}: only one of them returned jobs");
+        expect_each_returned_once(&store, n, &claimed).await;
     }
 }

@@ -1,24 +1,24 @@
-//! Returning the jobs of lost workers: who is dead, what becomes of suspects, what is poison.
+//! Reaping: which workers are dead, and whether their jobs are returned or poisoned.
 
 use windlass_model::{ClaimNo, CommitOutcome, Epoch, NewJob, Reason, Rev, State, WorkerId, failure::class};
 
 use super::kit::*;
 use crate::{Error, ReapReport, ReapRequest, RenewRequest};
 
-fn sweep(dead: &[WorkerId], lapsed: bool, limit: usize) -> ReapRequest {
+fn request(dead: &[WorkerId], lapsed: bool, limit: usize) -> ReapRequest {
     ReapRequest { dead: dead.to_vec(), lapsed, limit, crashes: MAX_CRASHES }
 }
 
-async fn walk(store: &Handle, now: u64, sweep: &ReapRequest) -> ReapReport {
-    store.reap(at(now), sweep).await.expect("reap")
+async fn reap_with(store: &Handle, now: u64, request: &ReapRequest) -> ReapReport {
+    store.reap(at(now), request).await.expect("reap")
 }
 
-pub async fn a_worker_named_dead_loses_its_jobs(store: Handle) {
+pub async fn the_jobs_of_a_worker_reported_dead_are_returned(store: Handle) {
     let (one, two) = (worker(&store, 1).await, worker(&store, 2).await);
     submit(&store, &jobs(1, 3)).await;
     claim(&store, at(0), &claim_request(one, 1, 2)).await;
     claim(&store, at(0), &claim_request(two, 1, 1)).await;
-    let reaped = walk(&store, 1, &sweep(&[one, one, WorkerId(99)], false, 10)).await;
+    let reaped = reap_with(&store, 1, &request(&[one, one, WorkerId(99)], false, 10)).await;
     assert_eq!(reaped, ReapReport { workers: vec![one], returned: 2, poisoned: 0, more: false });
     for n in 1..=2 {
         let kept = view(&store, id(n)).await;
@@ -26,14 +26,14 @@ pub async fn a_worker_named_dead_loses_its_jobs(store: Handle) {
         assert_eq!((kept.deaths, kept.crashes, kept.summary.attempts), (1, 0, 0));
     }
     assert_eq!(state(&store, id(3)).await, State::Running);
-    let again = walk(&store, 2, &sweep(&[one], false, 10)).await;
+    let again = reap_with(&store, 2, &request(&[one], false, 10)).await;
     assert_eq!(again, ReapReport::default(), "once dead, it is not declared dead again");
     let workers = store.inspect().workers().await.expect("workers");
     let alive: Vec<_> = workers.iter().map(|worker| (worker.alive, worker.claims)).collect();
     assert_eq!(alive, [(false, 0), (true, 1)]);
 }
 
-pub async fn a_lapsed_worker_is_reaped_only_when_asked(store: Handle) {
+pub async fn a_worker_whose_lease_lapsed_is_reaped_only_on_request(store: Handle) {
     let (one, two) = (worker(&store, 1).await, worker(&store, 2).await);
     submit(&store, &jobs(1, 2)).await;
     claim_one(&store, 0, one, 1).await;
@@ -41,27 +41,31 @@ pub async fn a_lapsed_worker_is_reaped_only_when_asked(store: Handle) {
     renew(&store, 500, two).await;
     let end = LEASE.as_secs();
     assert_eq!(
-        walk(&store, end - 1, &sweep(&[], true, 10)).await,
+        reap_with(&store, end - 1, &request(&[], true, 10)).await,
         ReapReport::default(),
-        "a moment too early"
+        "a second too early"
     );
-    assert_eq!(walk(&store, end, &sweep(&[], false, 10)).await, ReapReport::default(), "nobody asked");
+    assert_eq!(
+        reap_with(&store, end, &request(&[], false, 10)).await,
+        ReapReport::default(),
+        "not requested"
+    );
     assert_eq!(state(&store, id(1)).await, State::Running);
-    let reaped = walk(&store, end, &sweep(&[], true, 10)).await;
+    let reaped = reap_with(&store, end, &request(&[], true, 10)).await;
     assert_eq!(reaped, ReapReport { workers: vec![one], returned: 1, poisoned: 0, more: false });
     assert_eq!((state(&store, id(1)).await, state(&store, id(2)).await), (State::Ready, State::Running));
 }
 
-pub async fn committed_and_released_jobs_are_left_alone(store: Handle) {
+pub async fn jobs_that_left_their_claim_are_not_returned(store: Handle) {
     let (one, two) = (worker(&store, 1).await, worker(&store, 2).await);
     let mut batch = jobs(1, 6);
     batch[4].deadline_at = Some(t(2));
     submit(&store, &batch).await;
-    let taken = claim(&store, at(0), &claim_request(one, 1, 6)).await;
-    commit(&store, 1, change(one, &taken[0], done("x"))).await;
-    commit(&store, 1, change(one, &taken[1], retry(secs(90), &[]))).await;
-    let handed: Vec<_> = taken[2..4].iter().map(|job| job_claim(one, job)).collect();
-    store.release(at(1), &handed).await.expect("release");
+    let claimed = claim(&store, at(0), &claim_request(one, 1, 6)).await;
+    commit(&store, 1, change(one, &claimed[0], done("x"))).await;
+    commit(&store, 1, change(one, &claimed[1], retry(secs(90), &[]))).await;
+    let released: Vec<_> = claimed[2..4].iter().map(|job| job_claim(one, job)).collect();
+    store.release(at(1), &released).await.expect("release");
     let third = claim_one(&store, 1, two, 1).await;
     assert_eq!(third.id, id(3));
     fire_timers(&store, 2, 9).await;
@@ -83,23 +87,23 @@ pub async fn committed_and_released_jobs_are_left_alone(store: Handle) {
     assert_eq!(commit(&store, 4, change(two, &third, done("y"))).await, CommitOutcome::Committed);
 }
 
-pub async fn batches_are_bounded_and_there_is_more(store: Handle) {
+pub async fn a_reap_is_bounded_and_reports_that_more_is_left(store: Handle) {
     let (one, two) = (worker(&store, 1).await, worker(&store, 2).await);
     submit(&store, &jobs(1, 20)).await;
     for number in 1..=5 {
         claim(&store, at(0), &claim_request(one, number, 2)).await;
         claim(&store, at(0), &claim_request(two, number, 2)).await;
     }
-    let first = walk(&store, 1, &sweep(&[one, two], false, 3)).await;
+    let first = reap_with(&store, 1, &request(&[one, two], false, 3)).await;
     assert_eq!(first, ReapReport { workers: vec![one, two], returned: 6, poisoned: 0, more: true });
     assert!(
         matches!(store.claim(at(1), &claim_request(two, 9, 1)).await, Err(Error::Dead)),
-        "dead before it is walked"
+        "it is dead before its claims are reaped"
     );
     let mut returned = first.returned;
     let mut calls = 1;
     loop {
-        let next = walk(&store, 2, &sweep(&[], false, 3)).await;
+        let next = reap_with(&store, 2, &request(&[], false, 3)).await;
         assert!(next.workers.is_empty());
         (returned, calls) = (returned + next.returned, calls + 1);
         if !next.more {
@@ -115,15 +119,15 @@ pub async fn a_lost_attempt_is_in_the_history(store: Handle) {
     submit(&store, &[job(1)]).await;
     claim_one(&store, 3, one, 1).await;
     reap(&store, 8, one).await;
-    let tried = history(&store, id(1)).await;
-    assert_eq!((tried.len(), tried[0].epoch, tried[0].worker), (1, Epoch(0), one));
-    assert_eq!((tried[0].started_at, tried[0].ended_at), (t(3), t(8)));
-    assert_eq!(tried[0].failure.class, class::LOST);
-    assert!(tried[0].failure.message.contains(&one.to_string()), "{}", tried[0].failure.message);
-    assert_eq!(view(&store, id(1)).await.failure, Some(tried[0].failure.clone()));
+    let attempts = history(&store, id(1)).await;
+    assert_eq!((attempts.len(), attempts[0].epoch, attempts[0].worker), (1, Epoch(0), one));
+    assert_eq!((attempts[0].started_at, attempts[0].ended_at), (t(3), t(8)));
+    assert_eq!(attempts[0].failure.class, class::LOST);
+    assert!(attempts[0].failure.message.contains(&one.to_string()), "{}", attempts[0].failure.message);
+    assert_eq!(view(&store, id(1)).await.failure, Some(attempts[0].failure.clone()));
 }
 
-pub async fn only_deaths_alone_count_and_the_cap_poisons(store: Handle) {
+pub async fn only_deaths_during_solo_runs_count_and_the_limit_poisons(store: Handle) {
     submit(&store, &[job(1)]).await;
     let first = worker(&store, 1).await;
     claim_one(&store, 0, first, 1).await;
@@ -142,27 +146,31 @@ pub async fn only_deaths_alone_count_and_the_cap_poisons(store: Handle) {
             assert_eq!((kept.summary.reason, kept.summary.finished_at), (Some(Reason::Poison), Some(t(2))));
         }
     }
-    let tried = history(&store, id(1)).await;
-    assert_eq!(tried.len(), 4);
-    assert!(tried.iter().all(|attempt| attempt.failure.class == class::LOST));
+    let attempts = history(&store, id(1)).await;
+    assert_eq!(attempts.len(), 4);
+    assert!(attempts.iter().all(|attempt| attempt.failure.class == class::LOST));
     let last = worker(&store, 9).await;
-    let haul = store.claim(at(3), &claim_request(last, 1, 9)).await.expect("claim");
-    assert!(haul.jobs.is_empty() && !haul.suspects);
+    let batch = store.claim(at(3), &claim_request(last, 1, 9)).await.expect("claim");
+    assert!(batch.jobs.is_empty() && !batch.suspects);
     assert!(claim(&store, at(3), &solo_claim_request(last, 2)).await.is_empty());
 }
 
-pub async fn a_cap_of_zero_poisons_at_the_first_death_alone(store: Handle) {
+pub async fn a_limit_of_zero_poisons_at_the_first_death_during_a_solo_run(store: Handle) {
     let (one, job) = running_job(&store, 1).await;
-    let mut harsh = ReapRequest { crashes: 0, ..sweep(&[one], false, 9) };
-    assert_eq!(walk(&store, 1, &harsh).await.returned, 1, "in company nobody is blamed");
+    let mut strict = ReapRequest { crashes: 0, ..request(&[one], false, 9) };
+    assert_eq!(
+        reap_with(&store, 1, &strict).await.returned,
+        1,
+        "a death that was not during a solo run counts as no crash"
+    );
     let two = worker(&store, 2).await;
     claim(&store, at(1), &solo_claim_request(two, 1)).await;
-    harsh.dead = vec![two];
-    assert_eq!(walk(&store, 2, &harsh).await.poisoned, 1);
+    strict.dead = vec![two];
+    assert_eq!(reap_with(&store, 2, &strict).await.poisoned, 1);
     assert_eq!(commit(&store, 3, change(one, &job, done("x"))).await, CommitOutcome::Fenced);
 }
 
-pub async fn poison_takes_the_deadline_with_it(store: Handle) {
+pub async fn poisoning_a_job_removes_its_deadline_timer(store: Handle) {
     let new = NewJob { deadline_at: Some(t(50)), ..job(1) };
     submit(&store, &[new]).await;
     let one = worker(&store, 1).await;
@@ -170,14 +178,14 @@ pub async fn poison_takes_the_deadline_with_it(store: Handle) {
     reap(&store, 1, one).await;
     let two = worker(&store, 2).await;
     claim(&store, at(1), &solo_claim_request(two, 1)).await;
-    let harsh = ReapRequest { crashes: 1, ..sweep(&[two], false, 9) };
-    assert_eq!(walk(&store, 2, &harsh).await.poisoned, 1);
-    assert_eq!(fire_timers(&store, 3, 9).await.next_at, None, "the timer is gone, not just without effect");
+    let strict = ReapRequest { crashes: 1, ..request(&[two], false, 9) };
+    assert_eq!(reap_with(&store, 2, &strict).await.poisoned, 1);
+    assert_eq!(fire_timers(&store, 3, 9).await.next_at, None, "the timer is deleted");
     assert_eq!(fire_timers(&store, 60, 9).await.expired, 0);
     assert_eq!(view(&store, id(1)).await.summary.reason, Some(Reason::Poison));
 }
 
-pub async fn a_claim_after_death_is_refused(store: Handle) {
+pub async fn claims_of_a_dead_worker_are_refused(store: Handle) {
     let one = worker(&store, 1).await;
     submit(&store, &jobs(1, 2)).await;
     claim_one(&store, 0, one, 1).await;
@@ -188,12 +196,12 @@ pub async fn a_claim_after_death_is_refused(store: Handle) {
             "number {number}"
         );
     }
-    let answers = store.submit(at(1), &[job(3)], claim_on_submit(one, 3)).await.expect("submit");
-    assert_eq!(answers, [windlass_model::SubmitOutcome::New { claimed: None }]);
+    let outcomes = store.submit(at(1), &[job(3)], claim_on_submit(one, 3)).await.expect("submit");
+    assert_eq!(outcomes, [windlass_model::SubmitOutcome::New { claimed: None }]);
     assert_eq!(count(&store, State::Ready).await, 3);
 }
 
-pub async fn a_settled_claim_is_not_walked(store: Handle) {
+pub async fn a_settled_claim_is_not_reaped(store: Handle) {
     let (one, job) = running_job(&store, 1).await;
     commit(&store, 1, change(one, &job, done("x"))).await;
     let settling = RenewRequest { settled: vec![ClaimNo(1)], ..renew_request(one) };
@@ -202,19 +210,15 @@ pub async fn a_settled_claim_is_not_walked(store: Handle) {
     assert_eq!((reaped.workers, reaped.returned), (vec![one], 0));
 }
 
-pub async fn reaping_nobody_does_nothing(store: Handle) {
-    assert_eq!(walk(&store, 0, &sweep(&[], true, 9)).await, ReapReport::default());
+pub async fn reaping_no_worker_does_nothing(store: Handle) {
+    assert_eq!(reap_with(&store, 0, &request(&[], true, 9)).await, ReapReport::default());
     let one = worker(&store, 1).await;
-    assert_eq!(walk(&store, 1, &sweep(&[], true, 9)).await, ReapReport::default());
-    let reaped = walk(&store, 1, &sweep(&[one], false, 0)).await;
-    assert_eq!(
-        (reaped.workers, reaped.more),
-        (vec![one], false),
-        "with nothing claimed there is nothing to walk"
-    );
+    assert_eq!(reap_with(&store, 1, &request(&[], true, 9)).await, ReapReport::default());
+    let reaped = reap_with(&store, 1, &request(&[one], false, 0)).await;
+    assert_eq!((reaped.workers, reaped.more), (vec![one], false), "it had no claims");
 }
 
-pub async fn a_returned_job_keeps_its_place_in_line(store: Handle) {
+pub async fn a_reaped_job_keeps_its_rank(store: Handle) {
     let (one, two) = (worker(&store, 1).await, worker(&store, 2).await);
     let batch = [job(1), NewJob { priority: -5, ..job(2) }, NewJob { priority: 5, ..job(3) }];
     submit(&store, &batch).await;

@@ -1,4 +1,4 @@
-//! Schedules: ticks fire once, by the calendar, as the policies say.
+//! Schedules: each tick fires once, and policies decide about missed and overlapping ticks.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use windlass_model::{
 use super::kit::*;
 use crate::{Actor, AdminAction, ControlOutcome, JobAction};
 
-/// A schedule that fires every ten seconds of the kit's clock.
+/// A schedule that fires every ten seconds.
 fn every_ten(name: &str) -> Schedule {
     let calendar = Calendar::every(10, Unit::Seconds).expect("a calendar");
     let kind = KindVersion { kind: KIND.into(), version: 1 };
@@ -20,19 +20,19 @@ fn every_ten(name: &str) -> Schedule {
     schedule
 }
 
-async fn administer(store: &Handle, now: u64, rule: AdminAction) -> ControlOutcome {
-    store.control().administer(at(now), &rule, &Actor::new("someone")).await.expect("rule")
+async fn administer(store: &Handle, now: u64, action: AdminAction) -> ControlOutcome {
+    store.control().administer(at(now), &action, &Actor::new("someone")).await.expect("administer")
 }
 
-async fn set(store: &Handle, now: u64, schedule: Schedule) -> ControlOutcome {
+async fn set_schedule(store: &Handle, now: u64, schedule: Schedule) -> ControlOutcome {
     administer(store, now, AdminAction::Schedule(Box::new(schedule))).await
 }
 
-async fn fired(store: &Handle, now: u64) -> usize {
-    store.fire_timers(at(now), 1_000).await.expect("due").fired
+async fn fire(store: &Handle, now: u64) -> usize {
+    store.fire_timers(at(now), 1_000).await.expect("timers").fired
 }
 
-/// The ticks that fired, oldest first, in seconds after the beginning, with their jobs.
+/// The ticks that fired, oldest first, in seconds after [`BEGIN`], with their jobs.
 async fn firings(store: &Handle, name: &str) -> Vec<(u64, JobId)> {
     let mut firings = store.inspect().firings(name, 1_000).await.expect("firings");
     firings.reverse();
@@ -43,14 +43,14 @@ async fn ticks(store: &Handle, name: &str) -> Vec<u64> {
     firings(store, name).await.into_iter().map(|(tick, _)| tick).collect()
 }
 
-pub async fn a_tick_fires_once_and_the_next_is_told(store: Handle) {
-    assert_eq!(set(&store, 1, every_ten("a")).await, ControlOutcome::Done);
-    let due = store.fire_timers(at(9), 10).await.expect("due");
+pub async fn a_tick_fires_once_and_the_next_is_reported(store: Handle) {
+    assert_eq!(set_schedule(&store, 1, every_ten("a")).await, ControlOutcome::Done);
+    let due = store.fire_timers(at(9), 10).await.expect("timers");
     assert_eq!((due.fired, due.next_at), (0, Some(t(10))));
-    let due = store.fire_timers(at(10), 10).await.expect("due");
+    let due = store.fire_timers(at(10), 10).await.expect("timers");
     assert_eq!((due.fired, due.next_at), (1, Some(t(20))));
-    assert_eq!(fired(&store, 10).await, 0, "not again");
-    assert_eq!(fired(&store, 21).await, 1);
+    assert_eq!(fire(&store, 10).await, 0, "a tick fires once");
+    assert_eq!(fire(&store, 21).await, 1);
     assert_eq!(ticks(&store, "a").await, [10, 20]);
     let (_, id) = firings(&store, "a").await[0];
     let job = view(&store, id).await;
@@ -60,54 +60,54 @@ pub async fn a_tick_fires_once_and_the_next_is_told(store: Handle) {
     assert_eq!((view.next_at, view.last_job), (Some(t(30)), Some(firings(&store, "a").await[1].1)));
 }
 
-pub async fn missed_ticks_are_caught_up_as_the_policy_says(store: Handle) {
+pub async fn missed_ticks_are_caught_up_according_to_the_policy(store: Handle) {
     let with_catch_up = |name: &str, catch_up| Schedule { catch_up, ..every_ten(name) };
     let window = |seconds| CatchUp::All { window: Duration::from_secs(seconds) };
-    set(&store, 0, with_catch_up("all", window(3_600))).await;
-    set(&store, 0, with_catch_up("some", window(100))).await;
-    set(&store, 0, with_catch_up("one", CatchUp::One)).await;
-    set(&store, 0, with_catch_up("skip", CatchUp::Skip)).await;
-    assert_eq!(fired(&store, 305).await, 30 + 10 + 1 + 6);
+    set_schedule(&store, 0, with_catch_up("all", window(3_600))).await;
+    set_schedule(&store, 0, with_catch_up("some", window(100))).await;
+    set_schedule(&store, 0, with_catch_up("one", CatchUp::One)).await;
+    set_schedule(&store, 0, with_catch_up("skip", CatchUp::Skip)).await;
+    assert_eq!(fire(&store, 305).await, 30 + 10 + 1 + 6);
     assert_eq!(ticks(&store, "all").await.len(), 30);
     assert_eq!(ticks(&store, "some").await, (21..=30).map(|n| n * 10).collect::<Vec<_>>());
     assert_eq!(ticks(&store, "one").await, [300]);
     assert_eq!(ticks(&store, "skip").await, [250, 260, 270, 280, 290, 300]);
     let missed = store.inspect().misses("one", 10).await.expect("misses");
-    assert_eq!(missed.len(), 1, "one summary for all");
+    assert_eq!(missed.len(), 1, "one record for all");
     assert_eq!((missed[0].missed.from, missed[0].missed.to, missed[0].missed.count), (t(10), t(290), 29));
     assert!(store.inspect().misses("all", 10).await.expect("misses").is_empty());
-    // After a year of absence it is done at once, in one summary.
+    // After a year without workers, one call catches up, with one record of missed ticks.
     let year = 365 * 86_400;
-    assert_eq!(fired(&store, year).await, 100 + 11 + 1 + 7, "a bounded number of all, and the rest");
+    assert_eq!(fire(&store, year).await, 100 + 11 + 1 + 7, "at most 100 for the first");
     assert_eq!(store.inspect().misses("one", 10).await.expect("misses").len(), 2);
 }
 
-pub async fn skip_leaves_out_ticks_while_the_last_job_lives(store: Handle) {
+pub async fn overlap_skip_omits_ticks_while_the_last_job_is_live(store: Handle) {
     let holder = worker(&store, 1).await;
-    set(&store, 0, Schedule { overlap: Overlap::Skip, ..every_ten("a") }).await;
-    assert_eq!(fired(&store, 10).await, 1);
-    assert_eq!((fired(&store, 20).await, fired(&store, 30).await), (0, 0));
+    set_schedule(&store, 0, Schedule { overlap: Overlap::Skip, ..every_ten("a") }).await;
+    assert_eq!(fire(&store, 10).await, 1);
+    assert_eq!((fire(&store, 20).await, fire(&store, 30).await), (0, 0));
     let missed = store.inspect().misses("a", 10).await.expect("misses");
-    assert_eq!(missed.len(), 1, "both in one summary");
+    assert_eq!(missed.len(), 1, "both in one record");
     assert_eq!((missed[0].missed.from, missed[0].missed.to, missed[0].missed.count), (t(20), t(30), 2));
     assert!(missed[0].why.contains("had not ended"));
     let job = claim_one(&store, 31, holder, 1).await;
     commit(&store, 32, change(holder, &job, done("x"))).await;
-    assert_eq!(fired(&store, 40).await, 1);
-    assert_eq!(fired(&store, 50).await, 0);
+    assert_eq!(fire(&store, 40).await, 1);
+    assert_eq!(fire(&store, 50).await, 0);
     assert_eq!(
         store.inspect().misses("a", 10).await.expect("misses").len(),
         2,
-        "another gap, another summary"
+        "another gap, another record"
     );
     assert_eq!(ticks(&store, "a").await, [10, 40]);
 }
 
-pub async fn queue_runs_them_one_after_the_other(store: Handle) {
+pub async fn overlap_queue_runs_jobs_one_after_the_other(store: Handle) {
     let holder = worker(&store, 1).await;
-    set(&store, 0, Schedule { overlap: Overlap::Queue, ..every_ten("a") }).await;
+    set_schedule(&store, 0, Schedule { overlap: Overlap::Queue, ..every_ten("a") }).await;
     for now in [10, 20, 30] {
-        assert_eq!(fired(&store, now).await, 1);
+        assert_eq!(fire(&store, now).await, 1);
     }
     let mut order = Vec::new();
     for number in 1..=3 {
@@ -119,30 +119,31 @@ pub async fn queue_runs_them_one_after_the_other(store: Handle) {
     assert_eq!(order, [t(10), t(20), t(30)]);
 }
 
-pub async fn cancel_previous_ends_the_one_before(store: Handle) {
+pub async fn overlap_cancel_previous_cancels_the_previous_job(store: Handle) {
     let holder = worker(&store, 1).await;
-    set(&store, 0, Schedule { overlap: Overlap::CancelPrevious, ..every_ten("a") }).await;
-    fired(&store, 10).await;
-    fired(&store, 20).await;
+    set_schedule(&store, 0, Schedule { overlap: Overlap::CancelPrevious, ..every_ten("a") }).await;
+    fire(&store, 10).await;
+    fire(&store, 20).await;
     let jobs = firings(&store, "a").await;
     assert_eq!(state(&store, jobs[0].1).await, State::Cancelled);
     assert_eq!(claim_one(&store, 21, holder, 1).await.id, jobs[1].1);
-    fired(&store, 30).await;
-    assert_eq!(state(&store, jobs[1].1).await, State::Running, "it is told, and given time");
-    assert_eq!(store.cancel_requests(holder).await.expect("orders").len(), 1);
-    let due = store.fire_timers(at(41), 10).await.expect("due");
+    fire(&store, 30).await;
+    assert_eq!(state(&store, jobs[1].1).await, State::Running, "a cancel was requested, with a grace period");
+    assert_eq!(store.cancel_requests(holder).await.expect("cancel requests").len(), 1);
+    let due = store.fire_timers(at(41), 10).await.expect("timers");
     assert_eq!(due.cancelled, 1);
     assert_eq!(state(&store, jobs[1].1).await, State::Cancelled);
 }
 
-pub async fn a_paused_schedule_rests_and_catches_nothing_up(store: Handle) {
-    set(&store, 0, Schedule { catch_up: CatchUp::All { window: secs(3_600) }, ..every_ten("a") }).await;
+pub async fn a_paused_schedule_fires_nothing_and_catches_nothing_up(store: Handle) {
+    set_schedule(&store, 0, Schedule { catch_up: CatchUp::All { window: secs(3_600) }, ..every_ten("a") })
+        .await;
     assert_eq!(administer(&store, 5, AdminAction::PauseSchedule("a".into())).await, ControlOutcome::Done);
     assert!(matches!(
         administer(&store, 6, AdminAction::PauseSchedule("a".into())).await,
         ControlOutcome::Already(_)
     ));
-    let due = store.fire_timers(at(50), 10).await.expect("due");
+    let due = store.fire_timers(at(50), 10).await.expect("timers");
     assert_eq!((due.fired, due.next_at), (0, None));
     let view = store.inspect().schedules().await.expect("schedules").remove(0);
     assert_eq!((view.next_at, view.paused.expect("paused").author.as_str()), (None, "someone"));
@@ -151,19 +152,19 @@ pub async fn a_paused_schedule_rests_and_catches_nothing_up(store: Handle) {
         administer(&store, 55, AdminAction::ResumeSchedule("a".into())).await,
         ControlOutcome::Already(_)
     ));
-    assert_eq!(fired(&store, 59).await, 0);
-    assert_eq!(fired(&store, 60).await, 1);
+    assert_eq!(fire(&store, 59).await, 0);
+    assert_eq!(fire(&store, 60).await, 1);
     assert_eq!(ticks(&store, "a").await, [60]);
 }
 
-pub async fn a_trigger_fires_now_and_moves_nothing(store: Handle) {
-    set(&store, 0, Schedule { overlap: Overlap::Skip, ..every_ten("a") }).await;
+pub async fn a_trigger_fires_now_and_keeps_the_next_tick(store: Handle) {
+    set_schedule(&store, 0, Schedule { overlap: Overlap::Skip, ..every_ten("a") }).await;
     let ControlOutcome::Created(id) = administer(&store, 3, AdminAction::Trigger("a".into())).await else {
-        panic!("it is made")
+        panic!("a job is created")
     };
     assert_eq!(state(&store, id).await, State::Ready);
     let ControlOutcome::Refused(why) = administer(&store, 4, AdminAction::Trigger("a".into())).await else {
-        panic!("it lives")
+        panic!("the last job is live")
     };
     assert!(why.contains(&id.to_string()), "{why}");
     store
@@ -171,64 +172,67 @@ pub async fn a_trigger_fires_now_and_moves_nothing(store: Handle) {
         .act_on_jobs(at(5), &[id], JobAction::Cancel { grace: secs(0) }, &Actor::new("x"))
         .await
         .expect("act");
-    assert_eq!(fired(&store, 10).await, 1, "the tick comes as if nothing was");
+    assert_eq!(fire(&store, 10).await, 1, "the tick fires as planned");
     assert_eq!(administer(&store, 11, AdminAction::Trigger("none".into())).await, ControlOutcome::Unknown);
     let audit =
         store.inspect().audit(&crate::AuditFilter { limit: 9, ..Default::default() }).await.expect("audit");
     assert!(audit.iter().any(|entry| entry.action == "trigger schedule" && entry.subject == "a"));
 }
 
-pub async fn a_changed_schedule_keeps_its_pace_unless_the_calendar_changed(store: Handle) {
-    set(&store, 0, every_ten("a")).await;
-    assert!(matches!(set(&store, 1, every_ten("a")).await, ControlOutcome::Already(_)));
+pub async fn a_changed_schedule_keeps_its_next_tick_unless_the_calendar_changed(store: Handle) {
+    set_schedule(&store, 0, every_ten("a")).await;
+    assert!(matches!(set_schedule(&store, 1, every_ten("a")).await, ControlOutcome::Already(_)));
     let next = async || store.inspect().schedules().await.expect("schedules")[0].next_at;
-    assert_eq!(set(&store, 15, Schedule { priority: 3, ..every_ten("a") }).await, ControlOutcome::Done);
-    assert_eq!(next().await, Some(t(10)), "a tick that is due is not forgotten");
+    assert_eq!(
+        set_schedule(&store, 15, Schedule { priority: 3, ..every_ten("a") }).await,
+        ControlOutcome::Done
+    );
+    assert_eq!(next().await, Some(t(10)), "a tick that is due is kept");
     let calendar = Calendar::every(60, Unit::Seconds).expect("a calendar");
-    assert_eq!(set(&store, 15, Schedule { calendar, ..every_ten("a") }).await, ControlOutcome::Done);
+    assert_eq!(set_schedule(&store, 15, Schedule { calendar, ..every_ten("a") }).await, ControlOutcome::Done);
     assert_eq!(next().await, Some(t(60)));
     assert_eq!(administer(&store, 16, AdminAction::DropSchedule("a".into())).await, ControlOutcome::Done);
     assert_eq!(administer(&store, 16, AdminAction::DropSchedule("a".into())).await, ControlOutcome::Unknown);
-    assert_eq!(fired(&store, 100).await, 0);
+    assert_eq!(fire(&store, 100).await, 0);
 }
 
-pub async fn bad_schedules_are_refused_with_a_reason(store: Handle) {
-    let refuse = async |schedule: Schedule, text: &str| {
-        let rule = AdminAction::Schedule(Box::new(schedule));
+pub async fn invalid_schedules_are_refused_with_a_reason(store: Handle) {
+    let expect_refused = async |schedule: Schedule, text: &str| {
+        let action = AdminAction::Schedule(Box::new(schedule));
         let error =
-            store.control().administer(at(0), &rule, &Actor::new("x")).await.expect_err(text).to_string();
+            store.control().administer(at(0), &action, &Actor::new("x")).await.expect_err(text).to_string();
         assert!(error.contains(text), "{error:?} lacks {text:?}");
     };
-    refuse(Schedule { name: "a b".into(), ..every_ten("a") }, "schedule").await;
-    refuse(Schedule { queue: String::new(), ..every_ten("a") }, "queue is empty").await;
+    expect_refused(Schedule { name: "a b".into(), ..every_ten("a") }, "schedule").await;
+    expect_refused(Schedule { queue: String::new(), ..every_ten("a") }, "queue is empty").await;
     let mut limited = every_ten("a");
     limited.settings.rate = Some(Box::new(windlass_model::RateCharge::new("none")));
-    refuse(limited.clone(), "does not exist").await;
+    expect_refused(limited.clone(), "does not exist").await;
     let limit = RateLimit::per_second("none", 1);
     assert_eq!(administer(&store, 0, AdminAction::Limit(limit)).await, ControlOutcome::Done);
-    assert_eq!(set(&store, 0, limited).await, ControlOutcome::Done);
+    assert_eq!(set_schedule(&store, 0, limited).await, ControlOutcome::Done);
 }
 
-pub async fn eight_processes_fire_each_tick_once(store: Handle) {
+pub async fn eight_handles_fire_each_tick_once(store: Handle) {
     for n in 0..20 {
         let schedule =
             Schedule { catch_up: CatchUp::All { window: secs(3_600) }, ..every_ten(&format!("s{n}")) };
-        set(&store, 0, schedule).await;
+        set_schedule(&store, 0, schedule).await;
     }
     for round in 1..=5 {
         let now = round * 20;
-        let mut looks = Vec::new();
+        let mut calls = Vec::new();
         for _ in 0..8 {
             let store = store.sibling().await.expect("a handle");
-            looks.push(tokio::spawn(
-                async move { store.fire_timers(at(now), 1_000).await.expect("due").fired },
-            ));
+            calls.push(tokio::spawn(async move {
+                store.fire_timers(at(now), 1_000).await.expect("timers").fired
+            }));
         }
         let mut sum = 0;
-        for look in looks {
-            sum += look.await.expect("joined");
+        for call in calls {
+            sum += call.await.expect("joined");
         }
-        // What one passed over because another had it is fired by the other.
+        // A schedule that one call skipped, because another had locked it, is fired by the other.
         assert_eq!(sum, 40, "round {round}");
     }
     for n in 0..20 {

@@ -1,4 +1,4 @@
-//! Signals: whatever comes before or after the other, a job is woken once and is shown each signal once.
+//! Signals: whether a signal or the wait comes first, a job is woken once and gets each signal once.
 
 use windlass_model::{
     ClaimedJob, CommitOutcome, NewJob, Outcome, Reason, State, SubmitOutcome, WaitCondition, WorkerId,
@@ -10,7 +10,7 @@ use crate::{JobAction, SignalOutcome};
 pub(super) const WOKE: SignalOutcome = SignalOutcome::Delivered { woke: true };
 pub(super) const KEPT: SignalOutcome = SignalOutcome::Delivered { woke: false };
 
-/// Submits the `n`th job, claims it and parks it a second after the beginning.
+/// Submits and claims job `n`, and parks it at second 1.
 pub(super) async fn parked(store: &Handle, n: u32, wait: Outcome) -> WorkerId {
     let (me, job) = running_job(store, n).await;
     assert_eq!(commit(store, 1, change(me, &job, wait)).await, CommitOutcome::Committed);
@@ -18,13 +18,13 @@ pub(super) async fn parked(store: &Handle, n: u32, wait: Outcome) -> WorkerId {
     me
 }
 
-/// A signal to the first job; what it says is its dedup id.
+/// A signal to job 1, whose payload is its dedup id.
 pub(super) fn to_first(name: &str, dedup: &str) -> windlass_model::NewSignal {
     signal(id(1), name, dedup, dedup)
 }
 
-/// Commits a job and consumes what it was shown.
-pub(super) async fn consuming(
+/// Commits an outcome and consumes the signals that the step got.
+pub(super) async fn commit_and_consume(
     store: &Handle,
     now: u64,
     me: WorkerId,
@@ -34,7 +34,7 @@ pub(super) async fn consuming(
     commit(store, now, with_step(change(me, job, outcome), consume(job))).await
 }
 
-pub async fn a_late_signal_wakes_a_parked_job(store: Handle) {
+pub async fn a_signal_wakes_a_parked_job(store: Handle) {
     let me = parked(&store, 1, wait_for_signal("go", None)).await;
     let seen = view(&store, id(1)).await;
     assert_eq!((seen.epoch.0, seen.rev.0, seen.until), (1, 1, None));
@@ -46,11 +46,11 @@ pub async fn a_late_signal_wakes_a_parked_job(store: Handle) {
     let job = claim_one(&store, 4, me, 3).await;
     assert_eq!((texts(&job.inbox), job.due_at, job.epoch.0), (vec!["a".to_owned()], t(3), 1));
     assert!(matches!(&job.wait, Some(WaitCondition::Signals { names, needs: 1 }) if names[0].name == "go"));
-    assert_eq!(consuming(&store, 5, me, &job, done("x")).await, CommitOutcome::Committed);
+    assert_eq!(commit_and_consume(&store, 5, me, &job, done("x")).await, CommitOutcome::Committed);
     assert!(inbox(&store, 1).await.is_empty());
 }
 
-pub async fn an_early_signal_is_there_when_a_job_waits(store: Handle) {
+pub async fn a_signal_sent_before_the_wait_ends_it_at_once(store: Handle) {
     let (me, job) = running_job(&store, 1).await;
     assert_eq!(send(&store, 1, &[to_first("go", "a")]).await, [KEPT]);
     let before = gates(&store, &[QUEUE]).await;
@@ -73,16 +73,16 @@ pub async fn a_signal_is_delivered_once(store: Handle) {
     );
     assert_eq!(send(&store, 3, std::slice::from_ref(&go)).await, [SignalOutcome::Duplicate]);
     let other = signal(id(1), "go", "a", "another text");
-    assert_eq!(send(&store, 3, &[other]).await, [SignalOutcome::Duplicate], "the dedup id says so alone");
+    assert_eq!(send(&store, 3, &[other]).await, [SignalOutcome::Duplicate], "only the dedup id is compared");
     let job = claim_one(&store, 4, me, 2).await;
     assert_eq!(texts(&job.inbox), ["a"]);
-    consuming(&store, 5, me, &job, wait_for_signal("go", None)).await;
-    assert_eq!(send(&store, 6, &[go]).await, [SignalOutcome::Duplicate], "though it was consumed");
+    commit_and_consume(&store, 5, me, &job, wait_for_signal("go", None)).await;
+    assert_eq!(send(&store, 6, &[go]).await, [SignalOutcome::Duplicate], "although it was consumed");
     assert_eq!(state(&store, id(1)).await, State::Waiting);
     assert_eq!(send(&store, 7, &[to_first("go", "b")]).await, [WOKE]);
 }
 
-pub async fn a_signal_of_another_name_stays_for_later(store: Handle) {
+pub async fn a_signal_of_another_name_stays_in_the_inbox(store: Handle) {
     let me = parked(&store, 1, wait_for_signal("go", None)).await;
     assert_eq!(send(&store, 2, &[to_first("stop", "a")]).await, [KEPT]);
     assert_eq!(state(&store, id(1)).await, State::Waiting);
@@ -90,13 +90,13 @@ pub async fn a_signal_of_another_name_stays_for_later(store: Handle) {
     assert_eq!((waiting.arrived, waiting.pending, waiting.until), (vec!["stop".to_owned()], 0, None));
     assert_eq!(send(&store, 3, &[to_first("go", "b")]).await, [WOKE]);
     let job = claim_one(&store, 3, me, 2).await;
-    assert_eq!(texts(&job.inbox), ["b"], "only what it waits for is handed over");
-    consuming(&store, 4, me, &job, wait_for_signal("stop", None)).await;
+    assert_eq!(texts(&job.inbox), ["b"], "a claim returns only signals that the job waits for");
+    commit_and_consume(&store, 4, me, &job, wait_for_signal("stop", None)).await;
     let job = claim_one(&store, 4, me, 3).await;
     assert_eq!(texts(&job.inbox), ["a"]);
 }
 
-pub async fn a_wait_for_any_is_over_with_the_first(store: Handle) {
+pub async fn a_wait_for_any_signal_ends_with_the_first(store: Handle) {
     let me = parked(&store, 1, wait_for_signals(&["go", "stop"], 1, None)).await;
     assert_eq!(send(&store, 2, &[to_first("stop", "a"), to_first("go", "b")]).await, [WOKE, KEPT]);
     let job = claim_one(&store, 3, me, 2).await;
@@ -104,72 +104,76 @@ pub async fn a_wait_for_any_is_over_with_the_first(store: Handle) {
         (texts(&job.inbox), texts(&selected_signals(&job))),
         (vec!["a".into(), "b".into()], vec!["a".to_owned()])
     );
-    consuming(&store, 4, me, &job, wait_for_signals(&["go", "stop"], 1, None)).await;
+    commit_and_consume(&store, 4, me, &job, wait_for_signals(&["go", "stop"], 1, None)).await;
     assert_eq!(texts(&selected_signals(&claim_one(&store, 4, me, 3).await)), ["b"]);
 }
 
-pub async fn a_wait_for_all_is_over_with_the_last(store: Handle) {
+pub async fn a_wait_for_all_signals_ends_with_the_last(store: Handle) {
     let me = parked(&store, 1, wait_for_signals(&["a", "b", "c"], 3, None)).await;
     let signals = ["a", "a", "c"].iter().enumerate().map(|(n, name)| to_first(name, &n.to_string()));
     assert_eq!(send(&store, 2, &signals.collect::<Vec<_>>()).await, [KEPT; 3]);
     assert_eq!(send(&store, 3, &[to_first("b", "9")]).await, [WOKE]);
     let job = claim_one(&store, 3, me, 2).await;
     assert_eq!(texts(&selected_signals(&job)), ["0", "2", "9"]);
-    consuming(&store, 4, me, &job, wait_for_signals(&["a", "b"], 2, None)).await;
+    commit_and_consume(&store, 4, me, &job, wait_for_signals(&["a", "b"], 2, None)).await;
     assert_eq!((state(&store, id(1)).await, inbox(&store, 1).await), (State::Waiting, vec!["1".to_owned()]));
     assert_eq!(send(&store, 5, &[to_first("b", "10")]).await, [WOKE]);
 }
 
-pub async fn a_step_is_shown_every_signal_of_a_name_if_it_asks_for_them(store: Handle) {
+pub async fn a_wait_may_select_every_signal_of_a_name(store: Handle) {
     let me = parked(&store, 1, wait_for_signals(&["go*", "stop"], 2, None)).await;
     let signals: Vec<_> = (0..5).map(|n| to_first("go", &n.to_string())).collect();
     send(&store, 2, &signals).await;
     send(&store, 2, &[to_first("stop", "7"), to_first("stop", "8")]).await;
     let job = claim_one(&store, 3, me, 2).await;
     assert_eq!(texts(&selected_signals(&job)), ["0", "1", "2", "3", "4", "7"]);
-    consuming(&store, 4, me, &job, done("x")).await;
+    commit_and_consume(&store, 4, me, &job, done("x")).await;
     assert_eq!(inbox(&store, 1).await, ["8"]);
 }
 
-pub async fn a_full_inbox_takes_no_more(store: Handle) {
-    let most = store.limits().inbox;
+pub async fn a_full_inbox_refuses_signals(store: Handle) {
+    let limit = store.limits().inbox;
     let (me, job) = running_job(&store, 1).await;
-    let signals: Vec<_> = (0..most + 2).map(|n| to_first(&format!("s{}", n % 3), &n.to_string())).collect();
-    let told = send(&store, 1, &signals).await;
-    assert!(told[..most].iter().all(|told| *told == KEPT));
-    assert_eq!(told[most..], [SignalOutcome::Full, SignalOutcome::Full]);
-    assert_eq!(send(&store, 2, &signals[..1]).await, [SignalOutcome::Duplicate], "which is told first");
-    assert_eq!(inbox(&store, 1).await.len(), most);
+    let signals: Vec<_> = (0..limit + 2).map(|n| to_first(&format!("s{}", n % 3), &n.to_string())).collect();
+    let outcomes = send(&store, 1, &signals).await;
+    assert!(outcomes[..limit].iter().all(|outcome| *outcome == KEPT));
+    assert_eq!(outcomes[limit..], [SignalOutcome::Full, SignalOutcome::Full]);
+    assert_eq!(
+        send(&store, 2, &signals[..1]).await,
+        [SignalOutcome::Duplicate],
+        "a duplicate is recognised first"
+    );
+    assert_eq!(inbox(&store, 1).await.len(), limit);
     commit(&store, 2, change(me, &job, wait_for_signal("s1", None))).await;
     let job = claim_one(&store, 2, me, 2).await;
-    consuming(&store, 3, me, &job, Outcome::Next).await;
+    commit_and_consume(&store, 3, me, &job, Outcome::Next).await;
     assert_eq!(
-        send(&store, 3, &signals[most..]).await,
+        send(&store, 3, &signals[limit..]).await,
         [KEPT, SignalOutcome::Full],
         "as many as were consumed"
     );
-    let last = store.inspect().inbox(id(1), most + 1).await.expect("inbox");
+    let last = store.inspect().inbox(id(1), limit + 1).await.expect("inbox");
     assert!(last.windows(2).all(|pair| pair[0].number < pair[1].number), "in the order they came");
-    assert_eq!(texts(&last).last(), Some(&most.to_string()));
+    assert_eq!(texts(&last).last(), Some(&limit.to_string()));
 }
 
-pub async fn ended_and_unknown_jobs_take_none(store: Handle) {
+pub async fn ended_and_unknown_jobs_accept_no_signals(store: Handle) {
     let me = worker(&store, 1).await;
     submit(&store, &jobs(1, 3)).await;
-    let taken = claim(&store, at(0), &claim_request(me, 1, 9)).await;
-    for (job, outcome) in taken.iter().zip([done("x"), failed(Reason::Stopped), cancelled()]) {
+    let claimed = claim(&store, at(0), &claim_request(me, 1, 9)).await;
+    for (job, outcome) in claimed.iter().zip([done("x"), failed(Reason::Stopped), cancelled()]) {
         commit(&store, 1, change(me, job, outcome)).await;
     }
     let signals: Vec<_> = [1, 2, 3, 9].map(|n| signal(id(n), "go", "a", "a")).into();
-    let told = send(&store, 2, &signals).await;
+    let outcomes = send(&store, 2, &signals).await;
     let ended = [State::Done, State::Failed, State::Cancelled].map(SignalOutcome::Ended);
-    assert_eq!((&told[..3], told[3]), (ended.as_slice(), SignalOutcome::Unknown));
+    assert_eq!((&outcomes[..3], outcomes[3]), (ended.as_slice(), SignalOutcome::Unknown));
     act_on_job(&store, 3, 2, JobAction::Retry).await;
     assert_eq!(send(&store, 3, &signals[1..2]).await, [KEPT], "it was not delivered before");
     assert!(send(&store, 3, &[]).await.is_empty());
 }
 
-pub async fn a_bad_signal_refuses_the_call(store: Handle) {
+pub async fn an_invalid_signal_refuses_the_call(store: Handle) {
     submit(&store, &[job(1)]).await;
     let large = "x".repeat(store.limits().payload + 1);
     for bad in [to_first("", "a"), to_first("a b", "a"), to_first("go", ""), signal(id(1), "go", "a", &large)]
@@ -185,17 +189,17 @@ pub async fn a_signal_during_a_step_is_not_lost(store: Handle) {
     send(&store, 2, &[to_first("go", "a")]).await;
     let job = claim_one(&store, 3, me, 2).await;
     assert_eq!(send(&store, 4, &[to_first("go", "b")]).await, [KEPT]);
-    consuming(&store, 5, me, &job, Outcome::Next).await;
-    assert_eq!(inbox(&store, 1).await, ["b"], "what the step was not shown");
+    commit_and_consume(&store, 5, me, &job, Outcome::Next).await;
+    assert_eq!(inbox(&store, 1).await, ["b"], "the step did not get it");
     commit(&store, 6, change(me, &after_step(&job), wait_for_signal("go", None))).await;
     assert_eq!(texts(&selected_signals(&claim_one(&store, 6, me, 3).await)), ["b"]);
 }
 
-pub async fn signals_are_consumed_by_progress_alone(store: Handle) {
+pub async fn signals_are_consumed_only_by_committed_steps(store: Handle) {
     let me = parked(&store, 1, wait_for_signal("go", None)).await;
     send(&store, 2, &[to_first("go", "a"), to_first("go", "b")]).await;
     let first = claim_one(&store, 2, me, 2).await;
-    // A retry, a release and a death show the same again.
+    // After a retry, a release and a reap, the next attempt gets the same signals.
     commit(&store, 3, change(me, &first, retry(secs(0), &[]))).await;
     let second = claim_one(&store, 3, me, 3).await;
     assert_eq!((&second.inbox, &second.wait), (&first.inbox, &first.wait));
@@ -206,14 +210,14 @@ pub async fn signals_are_consumed_by_progress_alone(store: Handle) {
     let two = worker(&store, 2).await;
     let fourth = claim(&store, at(5), &solo_claim_request(two, 1)).await.remove(0);
     assert_eq!(fourth.inbox, first.inbox);
-    // Whoever lost its claim consumes nothing.
-    assert_eq!(consuming(&store, 6, me, &third, Outcome::Next).await, CommitOutcome::Fenced);
+    // A fenced change consumes nothing.
+    assert_eq!(commit_and_consume(&store, 6, me, &third, Outcome::Next).await, CommitOutcome::Fenced);
     assert_eq!(inbox(&store, 1).await, ["a", "b"]);
-    let go = with_step(change(two, &fourth, Outcome::Next), consume(&fourth));
-    assert_eq!(commit(&store, 7, go.clone()).await, CommitOutcome::Committed);
+    let next = with_step(change(two, &fourth, Outcome::Next), consume(&fourth));
+    assert_eq!(commit(&store, 7, next.clone()).await, CommitOutcome::Committed);
     send(&store, 8, &[to_first("go", "c")]).await;
-    assert_eq!(commit(&store, 9, go).await, CommitOutcome::Committed, "a lost answer");
-    assert_eq!(inbox(&store, 1).await, ["b", "c"], "consumes nothing more");
+    assert_eq!(commit(&store, 9, next).await, CommitOutcome::Committed, "the same when repeated");
+    assert_eq!(inbox(&store, 1).await, ["b", "c"], "the repeat consumes nothing more");
     let seen = view(&store, id(1)).await;
     assert_eq!((seen.wait, seen.until), (None, None), "it waits for nothing now");
 }
@@ -222,9 +226,9 @@ pub async fn a_job_may_be_submitted_with_signals(store: Handle) {
     let me = worker(&store, 1).await;
     let signals = vec![to_first("go", "a"), to_first("go", "a"), to_first("stop", "b")];
     let new = NewJob { signals, ..job(1) };
-    let answers =
+    let outcomes =
         store.submit(at(0), std::slice::from_ref(&new), claim_on_submit(me, 1)).await.expect("submit");
-    assert_eq!(answers, [SubmitOutcome::New { claimed: None }], "it is not born claimed");
+    assert_eq!(outcomes, [SubmitOutcome::New { claimed: None }], "it is not claimed at submit");
     assert_eq!(inbox(&store, 1).await, ["a", "b"]);
     assert_eq!(store.submit(at(1), &[new], None).await.expect("submit"), [SubmitOutcome::Repeated]);
     assert_eq!(send(&store, 1, &[to_first("go", "a")]).await, [SignalOutcome::Duplicate]);
@@ -232,20 +236,20 @@ pub async fn a_job_may_be_submitted_with_signals(store: Handle) {
     assert!(first.inbox.is_empty(), "it waits for none");
     commit(&store, 2, change(me, &first, wait_for_signal("go", None))).await;
     assert_eq!(texts(&selected_signals(&claim_one(&store, 2, me, 3).await)), ["a"]);
-    // A submit that is not taken delivers none.
+    // A refused submit delivers no signals.
     let other = NewJob { signals: vec![signal(id(2), "go", "z", "z")], digest: [7; 16], ..job(1) };
     assert_eq!(store.submit(at(3), &[other], None).await.expect("submit"), [SubmitOutcome::IdTaken]);
     assert_eq!(inbox(&store, 1).await, ["a", "b"]);
 }
 
-pub async fn nothing_is_left_of_the_signals_of_a_pruned_job(store: Handle) {
+pub async fn pruning_a_job_deletes_its_signals(store: Handle) {
     let (me, first) = running_job(&store, 1).await;
     send(&store, 1, &[to_first("go", "a")]).await;
     commit(&store, 2, with_step(change(me, &first, done("x")), step("Begin", "End", "1"))).await;
-    assert_eq!(inbox(&store, 1).await.len(), 1, "kept while the job is");
+    assert_eq!(inbox(&store, 1).await.len(), 1, "kept as long as the job");
     let prune = crate::Prune { state: State::Done, before: t(9), kind: None, after: None, limit: 9 };
     assert_eq!(store.prune(at(9), &prune).await.expect("prune").jobs, 1);
     assert!(inbox(&store, 1).await.is_empty() && transitions(&store, 1).await.is_empty());
     submit(&store, &[job(1)]).await;
-    assert_eq!(send(&store, 10, &[to_first("go", "a")]).await, [KEPT], "nobody remembers the first");
+    assert_eq!(send(&store, 10, &[to_first("go", "a")]).await, [KEPT], "its dedup id was deleted");
 }

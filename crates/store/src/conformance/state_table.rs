@@ -1,7 +1,7 @@
-//! Every pair of state and event of the one table of legal moves, through the verb that stands for it.
+//! Every pair of state and event of [`windlass_model::state::MOVES`], tried through the call that causes the event.
 //!
-//! In every state but a fresh one there was a claim before, so that each event can be tried with the epoch and
-//! revision of the last claim anybody honestly had: the current one of a running job, an outdated one else.
+//! Each job was claimed before, so that every event can be tried with the epoch and revision of its last claim: the current
+//! one of a running job, an outdated one otherwise.
 
 use windlass_model::{
     Change, ClaimNo, ClaimedJob, Event, JobId, NewJob, Outcome, Reason, State, StepWrites, Wait, WorkerId,
@@ -9,9 +9,9 @@ use windlass_model::{
 };
 
 use super::kit::*;
-use crate::{Actor, ClaimRequest, JobAction, ReapRequest};
+use crate::{ClaimRequest, JobAction, ReapRequest};
 
-/// A job in some state, and what its last holder knows.
+/// A job in some state, and its last claim.
 struct Subject {
     job: JobId,
     holder: WorkerId,
@@ -24,21 +24,21 @@ const LATE_WAKE: u64 = 900;
 /// When the subject's deadline passes, if it has one.
 const DEADLINE: u64 = 500;
 
-/// Brings a fresh job, alone in a queue of its own, into `state`. It has been claimed alone as a suspect, so
-/// that [`Event::Poison`] can happen to it if anything at all can.
-async fn bring(store: &Handle, n: u32, state: State, event: Event) -> Subject {
+/// Brings a new job, in a queue of its own, into `state`. It was claimed alone as a suspect, so that
+/// [`Event::Poison`] is possible.
+async fn bring_to(store: &Handle, n: u32, state: State, event: Event) -> Subject {
     let queue = format!("{state}-{event:?}");
     let new =
         NewJob { deadline_at: (event == Event::Expire).then(|| t(DEADLINE)), ..job_in(n, KIND, &queue) };
     submit(store, std::slice::from_ref(&new)).await;
     let (first, holder) =
         (worker(store, i64::from(n) * 10).await, worker(store, i64::from(n) * 10 + 1).await);
-    let of_queue = |ask: ClaimRequest| ClaimRequest { queue: queue.clone(), ..ask };
-    assert_eq!(claim(store, at(1), &of_queue(claim_request(first, 1, 1))).await.len(), 1);
+    let in_queue = |request: ClaimRequest| ClaimRequest { queue: queue.clone(), ..request };
+    assert_eq!(claim(store, at(1), &in_queue(claim_request(first, 1, 1))).await.len(), 1);
     reap(store, 2, first).await;
-    let mut last = claim(store, at(3), &of_queue(solo_claim_request(holder, 1))).await.remove(0);
+    let mut last = claim(store, at(3), &in_queue(solo_claim_request(holder, 1))).await.remove(0);
     if event == Event::Unwind {
-        // Only a job with something to undo is unwound.
+        // Only a job with steps to undo is unwound.
         let step = StepWrites { has_undo: true, ..StepWrites::default() };
         let undoable = Change { step: Some(Box::new(step)), ..change(holder, &last, Outcome::Next) };
         commit(store, 4, undoable).await;
@@ -64,26 +64,26 @@ async fn bring(store: &Handle, n: u32, state: State, event: Event) -> Subject {
     Subject { job: new.id, holder, last }
 }
 
-/// Makes the event happen to the subject, as far as anyone can.
-async fn happen(store: &Handle, subject: &Subject, event: Event, queue: String) {
+/// Makes every call that can cause the event.
+async fn cause(store: &Handle, subject: &Subject, event: Event, queue: String) {
     let write = async |outcome: Outcome| {
-        // Another outcome than the one that brought it here, so a repeat cannot hide a second write.
+        // It differs from the change that brought the job here, so it is not taken for a repeat of that.
         let mut change = change(subject.holder, &subject.last, outcome);
         change.started_at = t(5);
         store.commit(at(6), &[change]).await.expect("commit");
     };
     match event {
-        Event::Due => drop(store.fire_timers(at(WAKE), 99).await.expect("due")),
-        Event::Expire => drop(store.fire_timers(at(DEADLINE), 99).await.expect("due")),
+        Event::Due => drop(store.fire_timers(at(WAKE), 99).await.expect("timers")),
+        Event::Expire => drop(store.fire_timers(at(DEADLINE), 99).await.expect("timers")),
         Event::Claim => {
-            // Ordinary or suspect, repeated or not: whatever a claim can take, it takes.
+            // A repeated claim, a claim of a suspect, and a new one.
             for number in 1..=3 {
-                let wanted = ClaimRequest {
+                let request = ClaimRequest {
                     queue: queue.clone(),
                     solo: number == 2,
                     ..claim_request(subject.holder, number, 9)
                 };
-                store.claim(at(6), &wanted).await.expect("claim");
+                store.claim(at(6), &request).await.expect("claim");
             }
         }
         Event::Release => {
@@ -91,8 +91,8 @@ async fn happen(store: &Handle, subject: &Subject, event: Event, queue: String) 
         }
         Event::Reap | Event::Poison => {
             let crashes = if event == Event::Poison { 1 } else { MAX_CRASHES };
-            let sweep = ReapRequest { dead: vec![subject.holder], lapsed: false, limit: 99, crashes };
-            store.reap(at(6), &sweep).await.expect("reap");
+            let request = ReapRequest { dead: vec![subject.holder], lapsed: false, limit: 99, crashes };
+            store.reap(at(6), &request).await.expect("reap");
         }
         Event::Finish => write(done("y")).await,
         Event::Retry => write(retry(secs(40), &[7])).await,
@@ -105,42 +105,34 @@ async fn happen(store: &Handle, subject: &Subject, event: Event, queue: String) 
         Event::Fail => write(failed(Reason::Exhausted)).await,
         Event::Cancel => {
             write(cancelled()).await;
-            let act = JobAction::Cancel { grace: secs(0) };
-            store
-                .control()
-                .act_on_jobs(at(6), &[subject.job], act, &Actor::new("someone"))
-                .await
-                .expect("act");
+            let action = JobAction::Cancel { grace: secs(0) };
+            store.control().act_on_jobs(at(6), &[subject.job], action, &actor()).await.expect("act");
         }
         Event::Unwind => {
-            let act = JobAction::Cancel { grace: secs(0) };
-            store
-                .control()
-                .act_on_jobs(at(6), &[subject.job], act, &Actor::new("someone"))
-                .await
-                .expect("act");
-            store.fire_timers(at(6), 99).await.expect("due");
+            let action = JobAction::Cancel { grace: secs(0) };
+            store.control().act_on_jobs(at(6), &[subject.job], action, &actor()).await.expect("act");
+            store.fire_timers(at(6), 99).await.expect("timers");
         }
         Event::Revive => {
             store
                 .control()
-                .act_on_jobs(at(6), &[subject.job], JobAction::Retry, &Actor::new("someone"))
+                .act_on_jobs(at(6), &[subject.job], JobAction::Retry, &actor())
                 .await
                 .expect("act");
         }
     }
 }
 
-pub async fn every_pair_of_state_and_event(store: Handle) {
+pub async fn every_event_in_every_state(store: Handle) {
     let mut legal = 0;
     let mut n = 0;
     for event in Event::ALL {
         for state in State::ALL {
             n += 1;
-            let subject = bring(&store, n, state, event).await;
+            let subject = bring_to(&store, n, state, event).await;
             let before = (view(&store, subject.job).await, history(&store, subject.job).await);
-            assert_eq!(before.0.summary.state, state, "brought there for {event:?}");
-            happen(&store, &subject, event, before.0.summary.queue.clone()).await;
+            assert_eq!(before.0.summary.state, state, "the state before {event:?}");
+            cause(&store, &subject, event, before.0.summary.queue.clone()).await;
             let after = (view(&store, subject.job).await, history(&store, subject.job).await);
             match next(state, event) {
                 Some(to) => {
@@ -152,15 +144,15 @@ pub async fn every_pair_of_state_and_event(store: Handle) {
             settle(&store, &subject).await;
         }
     }
-    assert_eq!(legal, MOVES.len(), "every legal move was made");
+    assert_eq!(legal, MOVES.len(), "every legal move was tried");
 }
 
-/// Leaves no timer behind that the next subject's `due` would fire first.
+/// Fires the job's remaining timers, so that they do not fire with the next job's, and settles its claims.
 async fn settle(store: &Handle, subject: &Subject) {
-    store.fire_timers(at(LATE_WAKE), 99).await.expect("due");
-    let settling = crate::RenewRequest {
+    store.fire_timers(at(LATE_WAKE), 99).await.expect("timers");
+    let request = crate::RenewRequest {
         settled: vec![ClaimNo(1), ClaimNo(2), ClaimNo(3)],
         ..renew_request(subject.holder)
     };
-    store.renew(at(6), &settling).await.expect("renew");
+    store.renew(at(6), &request).await.expect("renew");
 }

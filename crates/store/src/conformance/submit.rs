@@ -1,4 +1,4 @@
-//! Putting jobs in: what is new, what was there, what waits, what is born claimed.
+//! Submits: new jobs, repeats and taken keys, due times, jobs claimed at submit.
 
 use windlass_model::{
     Epoch, NewJob, Retry, Rev, State, SubmitOutcome, Time, When, WorkerId, limits, trace::EXAMPLE as TRACE,
@@ -7,13 +7,13 @@ use windlass_model::{
 use super::kit::*;
 
 const NEW: SubmitOutcome = SubmitOutcome::New { claimed: None };
-const BORN: SubmitOutcome = SubmitOutcome::New { claimed: Some(Epoch(0)) };
+const CLAIMED: SubmitOutcome = SubmitOutcome::New { claimed: Some(Epoch(0)) };
 
-async fn put(store: &Handle, jobs: &[NewJob]) -> Vec<SubmitOutcome> {
+async fn submit_all(store: &Handle, jobs: &[NewJob]) -> Vec<SubmitOutcome> {
     store.submit(at(0), jobs, None).await.expect("submit")
 }
 
-pub async fn a_new_job_is_ready_and_all_of_it_is_kept(store: Handle) {
+pub async fn a_new_job_is_ready_and_every_field_is_kept(store: Handle) {
     let mut new = job(1);
     new.kind.version = 7;
     new.key = Some("order 17".into());
@@ -24,7 +24,7 @@ pub async fn a_new_job_is_ready_and_all_of_it_is_kept(store: Handle) {
     new.settings.retry = Some(Retry::times(4).on("busy", 2));
     new.settings.timeout = Some(secs(9));
     new.settings.trace = Some(TRACE.into());
-    assert_eq!(put(&store, &[new.clone()]).await, [NEW]);
+    assert_eq!(submit_all(&store, &[new.clone()]).await, [NEW]);
     let kept = view(&store, id(1)).await;
     assert_eq!(kept.summary.state, State::Ready);
     assert_eq!((kept.summary.kind.as_str(), kept.summary.version), (KIND, 7));
@@ -43,11 +43,11 @@ pub async fn a_new_job_is_ready_and_all_of_it_is_kept(store: Handle) {
     assert!(kept.spent.is_empty() && history(&store, id(1)).await.is_empty());
 }
 
-pub async fn a_repeat_is_recognised_by_id_and_digest(store: Handle) {
+pub async fn a_repeated_submit_is_recognised_by_id_and_digest(store: Handle) {
     submit(&store, &[job(1)]).await;
     let before = view(&store, id(1)).await;
-    let answers = store.submit(at(9), &[job(1), job(2)], None).await.expect("submit");
-    assert_eq!(answers, [SubmitOutcome::Repeated, NEW]);
+    let outcomes = store.submit(at(9), &[job(1), job(2)], None).await.expect("submit");
+    assert_eq!(outcomes, [SubmitOutcome::Repeated, NEW]);
     assert_eq!(view(&store, id(1)).await, before);
     let worker = worker(&store, 1).await;
     assert_eq!(
@@ -61,72 +61,83 @@ pub async fn another_input_under_the_same_id_is_refused(store: Handle) {
     submit(&store, &[job(1)]).await;
     let before = view(&store, id(1)).await;
     let other = NewJob::new(id(1), KIND, QUEUE, payload("other"));
-    assert_eq!(put(&store, &[other, job(2)]).await, [SubmitOutcome::IdTaken, NEW]);
+    assert_eq!(submit_all(&store, &[other, job(2)]).await, [SubmitOutcome::IdTaken, NEW]);
     assert_eq!(view(&store, id(1)).await, before);
 }
 
 pub async fn a_key_belongs_to_the_first_job_of_its_kind(store: Handle) {
-    let keyed = |n: u32, kind: &str, input: &str| NewJob {
+    let with_key = |n: u32, kind: &str, input: &str| NewJob {
         key: Some("k".into()),
         ..NewJob::new(id(n), kind, QUEUE, payload(input))
     };
-    assert_eq!(put(&store, &[keyed(1, "a", "x")]).await, [NEW]);
-    let answers = put(&store, &[keyed(2, "a", "x"), keyed(3, "a", "y"), keyed(4, "b", "x"), job(5)]).await;
-    let there = |same_input| SubmitOutcome::Existing { id: id(1), same_input };
-    assert_eq!(answers, [there(true), there(false), NEW, NEW]);
+    assert_eq!(submit_all(&store, &[with_key(1, "a", "x")]).await, [NEW]);
+    let outcomes =
+        submit_all(&store, &[with_key(2, "a", "x"), with_key(3, "a", "y"), with_key(4, "b", "x"), job(5)])
+            .await;
+    let existing = |same_input| SubmitOutcome::Existing { id: id(1), same_input };
+    assert_eq!(outcomes, [existing(true), existing(false), NEW, NEW]);
     assert_eq!(list(&store, all_jobs()).await, [id(5), id(4), id(1)]);
     let same_id = NewJob { key: Some("k".into()), ..NewJob::new(id(1), "a", QUEUE, payload("x")) };
-    assert_eq!(put(&store, &[same_id]).await, [SubmitOutcome::Repeated], "its own id goes before its key");
-    let version = NewJob { kind: kind("a", 2), ..keyed(6, "a", "x") };
-    assert_eq!(put(&store, &[version]).await, [there(true)], "a key is of a kind, whatever its version");
-    let queue = NewJob { queue: "other".into(), ..keyed(7, "a", "x") };
-    assert_eq!(put(&store, &[queue]).await, [there(true)], "and whatever its queue");
+    assert_eq!(
+        submit_all(&store, &[same_id]).await,
+        [SubmitOutcome::Repeated],
+        "the id is checked before the key"
+    );
+    let version = NewJob { kind: kind("a", 2), ..with_key(6, "a", "x") };
+    assert_eq!(
+        submit_all(&store, &[version]).await,
+        [existing(true)],
+        "a key belongs to a kind, in all its versions"
+    );
+    let queue = NewJob { queue: "other".into(), ..with_key(7, "a", "x") };
+    assert_eq!(submit_all(&store, &[queue]).await, [existing(true)], "and in all queues");
 }
 
-pub async fn duplicates_within_one_call_are_answered_like_repeats(store: Handle) {
-    let keyed = |n: u32, input: &str| NewJob {
+pub async fn duplicates_within_one_call_are_treated_like_repeats(store: Handle) {
+    let with_key = |n: u32, input: &str| NewJob {
         key: Some("k".into()),
         ..NewJob::new(id(n), KIND, QUEUE, payload(input))
     };
     let other = NewJob::new(id(1), KIND, QUEUE, payload("other"));
-    let batch = [job(1), job(1), other, keyed(2, "x"), keyed(3, "x"), keyed(4, "y"), keyed(2, "x")];
-    let there = |same_input| SubmitOutcome::Existing { id: id(2), same_input };
+    let batch =
+        [job(1), job(1), other, with_key(2, "x"), with_key(3, "x"), with_key(4, "y"), with_key(2, "x")];
+    let existing = |same_input| SubmitOutcome::Existing { id: id(2), same_input };
     let expected = [
         NEW,
         SubmitOutcome::Repeated,
         SubmitOutcome::IdTaken,
         NEW,
-        there(true),
-        there(false),
+        existing(true),
+        existing(false),
         SubmitOutcome::Repeated,
     ];
-    assert_eq!(put(&store, &batch).await, expected);
+    assert_eq!(submit_all(&store, &batch).await, expected);
     assert_eq!(list(&store, all_jobs()).await, [id(2), id(1)]);
     let other_key = |n| NewJob { key: Some("other".into()), ..job(n) };
     let first = SubmitOutcome::Existing { id: id(30), same_input: false };
     assert_eq!(
-        put(&store, &[other_key(30), other_key(20)]).await,
+        submit_all(&store, &[other_key(30), other_key(20)]).await,
         [NEW, first],
-        "the first called, not the smallest"
+        "the first of the call, not the smallest id"
     );
     let worker = worker(&store, 1).await;
-    let answers = store.submit(at(0), &[job(5), job(5)], claim_on_submit(worker, 1)).await.expect("submit");
-    assert_eq!(answers, [BORN, SubmitOutcome::Repeated]);
+    let outcomes = store.submit(at(0), &[job(5), job(5)], claim_on_submit(worker, 1)).await.expect("submit");
+    assert_eq!(outcomes, [CLAIMED, SubmitOutcome::Repeated]);
     assert_eq!(ids(&claim(&store, at(0), &claim_request(worker, 1, 9)).await), [id(5)]);
 }
 
-pub async fn keys_and_ids_stay_taken_after_the_end(store: Handle) {
+pub async fn keys_and_ids_stay_taken_after_a_job_has_ended(store: Handle) {
     let worker = worker(&store, 1).await;
-    let keyed = |n: u32| NewJob { key: Some("k".into()), ..NewJob::new(id(n), KIND, QUEUE, payload("x")) };
-    submit(&store, &[keyed(1)]).await;
+    let with_key = |n: u32| NewJob { key: Some("k".into()), ..NewJob::new(id(n), KIND, QUEUE, payload("x")) };
+    submit(&store, &[with_key(1)]).await;
     let claimed = claim_one(&store, 0, worker, 1).await;
     commit(&store, 1, change(worker, &claimed, done("y"))).await;
-    let answers = put(&store, &[keyed(1), keyed(2)]).await;
-    assert_eq!(answers, [SubmitOutcome::Repeated, SubmitOutcome::Existing { id: id(1), same_input: true }]);
+    let outcomes = submit_all(&store, &[with_key(1), with_key(2)]).await;
+    assert_eq!(outcomes, [SubmitOutcome::Repeated, SubmitOutcome::Existing { id: id(1), same_input: true }]);
     assert_eq!(state(&store, id(1)).await, State::Done);
 }
 
-pub async fn a_past_moment_is_now_and_a_future_one_waits(store: Handle) {
+pub async fn a_job_due_in_the_past_is_ready_and_one_due_later_is_scheduled(store: Handle) {
     let when = |n, when| NewJob { when, ..job(n) };
     let batch = [
         when(1, When::At(t(0).minus(secs(50)))),
@@ -145,7 +156,7 @@ pub async fn a_past_moment_is_now_and_a_future_one_waits(store: Handle) {
     assert_eq!(
         ids(&claim(&store, at(60), &claim_request(worker, 1, 9)).await),
         [id(1), id(2), id(4)],
-        "only due moves it"
+        "only a timer makes it ready"
     );
 }
 
@@ -161,7 +172,7 @@ pub async fn a_delay_counts_from_the_submit(store: Handle) {
     assert_eq!(state(&store, id(1)).await, State::Ready);
 }
 
-pub async fn a_century_of_delay_and_the_last_moment_are_kept(store: Handle) {
+pub async fn the_longest_delay_and_the_latest_time_are_kept(store: Handle) {
     let mut batch = jobs(1, 2);
     batch[0].when = When::After(limits::MAX_DELAY);
     (batch[1].when, batch[1].deadline_at) = (When::At(Time::MAX), Some(Time::MAX));
@@ -172,13 +183,13 @@ pub async fn a_century_of_delay_and_the_last_moment_are_kept(store: Handle) {
     assert_eq!(fire_timers(&store, 1, 9).await.next_at, Some(t(0).plus(limits::MAX_DELAY)));
 }
 
-pub async fn a_born_job_is_claimed_by_its_submitter(store: Handle) {
+pub async fn a_job_claimed_at_submit_belongs_to_its_submitter(store: Handle) {
     let (one, two) = (worker(&store, 1).await, worker(&store, 2).await);
-    let answers = store.submit(at(3), &jobs(1, 2), claim_on_submit(one, 1)).await.expect("submit");
-    assert_eq!(answers, [BORN, BORN]);
+    let outcomes = store.submit(at(3), &jobs(1, 2), claim_on_submit(one, 1)).await.expect("submit");
+    assert_eq!(outcomes, [CLAIMED, CLAIMED]);
     let kept = view(&store, id(1)).await;
     assert_eq!((kept.summary.state, kept.worker, kept.started_at), (State::Running, Some(one), Some(t(3))));
-    assert!(claim(&store, at(3), &claim_request(two, 1, 9)).await.is_empty(), "nobody else gets it");
+    assert!(claim(&store, at(3), &claim_request(two, 1, 9)).await.is_empty(), "no other worker gets it");
     let claimed = claim(&store, at(3), &claim_request(one, 1, 9)).await;
     assert_eq!(ids(&claimed), [id(1), id(2)]);
     assert_eq!(
@@ -189,42 +200,45 @@ pub async fn a_born_job_is_claimed_by_its_submitter(store: Handle) {
     assert_eq!((state(&store, id(1)).await, state(&store, id(2)).await), (State::Done, State::Ready));
 }
 
-pub async fn a_born_job_that_waits_is_not_claimed(store: Handle) {
+pub async fn a_scheduled_job_is_not_claimed_at_submit(store: Handle) {
     let worker = worker(&store, 1).await;
     let mut batch = jobs(1, 2);
     batch[0].when = When::After(secs(5));
-    let answers = store.submit(at(0), &batch, claim_on_submit(worker, 1)).await.expect("submit");
-    assert_eq!(answers, [NEW, BORN]);
+    let outcomes = store.submit(at(0), &batch, claim_on_submit(worker, 1)).await.expect("submit");
+    assert_eq!(outcomes, [NEW, CLAIMED]);
     assert_eq!(state(&store, id(1)).await, State::Scheduled);
     batch = vec![NewJob { when: When::After(secs(5)), ..job(3) }];
     assert_eq!(store.submit(at(0), &batch, claim_on_submit(worker, 2)).await.expect("submit"), [NEW]);
-    assert_eq!(claim_count(&store, worker).await, 1, "a claim with nothing in it is not recorded");
+    assert_eq!(claim_count(&store, worker).await, 1, "an empty claim is not recorded");
 }
 
-pub async fn a_dead_lapsed_or_unknown_worker_bears_nothing(store: Handle) {
-    let (dead, lapsed, left) = (worker(&store, 1).await, worker(&store, 2).await, worker(&store, 3).await);
+pub async fn a_dead_lapsed_or_unknown_worker_claims_nothing_at_submit(store: Handle) {
+    let (dead, lapsed, retired) = (worker(&store, 1).await, worker(&store, 2).await, worker(&store, 3).await);
     reap(&store, 0, dead).await;
-    store.retire_worker(at(0), left).await.expect("retire");
-    for (n, worker) in [(1, dead), (3, left), (4, WorkerId(99))] {
-        let answers = store.submit(at(0), &[job(n)], claim_on_submit(worker, 1)).await.expect("submit");
-        assert_eq!(answers, [NEW], "worker {worker}");
+    store.retire_worker(at(0), retired).await.expect("retire");
+    for (n, worker) in [(1, dead), (3, retired), (4, WorkerId(99))] {
+        let outcomes = store.submit(at(0), &[job(n)], claim_on_submit(worker, 1)).await.expect("submit");
+        assert_eq!(outcomes, [NEW], "worker {worker}");
         assert_eq!(state(&store, id(n)).await, State::Ready);
     }
     let end = LEASE.as_secs();
     assert_eq!(store.submit(at(end), &[job(5)], claim_on_submit(lapsed, 1)).await.expect("submit"), [NEW]);
     assert_eq!(
         store.submit(at(end - 1), &[job(6)], claim_on_submit(lapsed, 2)).await.expect("submit"),
-        [BORN]
+        [CLAIMED]
     );
     assert_eq!(super::kit::reports_lapsed(&renew(&store, end, lapsed).await), Some(false));
-    assert_eq!(store.submit(at(end), &[job(7)], claim_on_submit(lapsed, 3)).await.expect("submit"), [BORN]);
+    assert_eq!(
+        store.submit(at(end), &[job(7)], claim_on_submit(lapsed, 3)).await.expect("submit"),
+        [CLAIMED]
+    );
 }
 
-pub async fn a_repeated_born_submit_is_answered_as_the_first(store: Handle) {
+pub async fn a_repeated_submit_with_a_claim_returns_the_first_outcome(store: Handle) {
     let worker = worker(&store, 1).await;
     let batch = jobs(1, 3);
     let first = store.submit(at(0), &batch, claim_on_submit(worker, 1)).await.expect("submit");
-    assert_eq!(first, [BORN, BORN, BORN]);
+    assert_eq!(first, [CLAIMED, CLAIMED, CLAIMED]);
     assert_eq!(store.submit(at(1), &batch, claim_on_submit(worker, 1)).await.expect("submit"), first);
     assert_eq!(claim_count(&store, worker).await, 1);
     assert_eq!(count(&store, State::Running).await, 3);
@@ -232,12 +246,12 @@ pub async fn a_repeated_born_submit_is_answered_as_the_first(store: Handle) {
         store.submit(at(1), &batch, claim_on_submit(worker, 2)).await.expect("submit"),
         [SubmitOutcome::Repeated; 3]
     );
-    assert_eq!(put(&store, &batch).await, [SubmitOutcome::Repeated; 3]);
+    assert_eq!(submit_all(&store, &batch).await, [SubmitOutcome::Repeated; 3]);
     store.retire_worker(at(2), worker).await.expect("retire");
-    assert_eq!(count(&store, State::Ready).await, 3, "each went back once");
+    assert_eq!(count(&store, State::Ready).await, 3, "each was returned once");
 }
 
-pub async fn a_born_claim_can_be_repeated_settled_and_retired(store: Handle) {
+pub async fn a_claim_made_at_submit_can_be_repeated_and_settled(store: Handle) {
     let worker = worker(&store, 1).await;
     store.submit(at(0), &jobs(1, 2), claim_on_submit(worker, 1)).await.expect("submit");
     let claimed = claim(&store, at(0), &claim_request(worker, 1, 9)).await;
@@ -255,17 +269,17 @@ pub async fn a_born_claim_can_be_repeated_settled_and_retired(store: Handle) {
 
 pub async fn an_empty_submit_does_nothing(store: Handle) {
     let worker = worker(&store, 1).await;
-    assert!(put(&store, &[]).await.is_empty());
+    assert!(submit_all(&store, &[]).await.is_empty());
     assert!(store.submit(at(0), &[], claim_on_submit(worker, 1)).await.expect("submit").is_empty());
     assert_eq!(claim_count(&store, worker).await, 0);
 }
 
-pub async fn a_thousand_jobs_go_in_at_once(store: Handle) {
+pub async fn a_thousand_jobs_are_submitted_in_one_call(store: Handle) {
     submit(&store, &jobs(0, 1_000)).await;
-    let again = put(&store, &jobs(500, 1_000)).await;
-    assert!(again[..500].iter().all(|answer| *answer == SubmitOutcome::Repeated));
-    assert!(again[500..].iter().all(|answer| *answer == NEW));
+    let again = submit_all(&store, &jobs(500, 1_000)).await;
+    assert!(again[..500].iter().all(|outcome| *outcome == SubmitOutcome::Repeated));
+    assert!(again[500..].iter().all(|outcome| *outcome == NEW));
     let worker = worker(&store, 1).await;
-    let taken = claim(&store, at(0), &claim_request(worker, 1, 2_000)).await;
-    assert_eq!(ids(&taken), (0..1_500).map(id).collect::<Vec<_>>());
+    let claimed = claim(&store, at(0), &claim_request(worker, 1, 2_000)).await;
+    assert_eq!(ids(&claimed), (0..1_500).map(id).collect::<Vec<_>>());
 }

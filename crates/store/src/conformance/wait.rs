@@ -1,23 +1,23 @@
-//! Parked jobs: what wakes them beside signals, and what may be done to them meanwhile.
+//! Parked jobs: timeouts, and what pauses, cancels, deadlines, serial keys and unique names do to them.
 
 use windlass_model::{NewJob, Outcome, Reason, Serial, State, States, SubmitOutcome, Unique};
 
 use super::{
     kit::*,
-    signal::{KEPT, WOKE, consuming, parked, to_first},
+    signal::{KEPT, WOKE, commit_and_consume, parked, to_first},
 };
 use crate::{ControlOutcome, JobAction, SignalOutcome, TIMER_GATE, Waiting};
 
-pub async fn a_job_that_is_paused_while_it_waits_is_set_aside_when_it_wakes(store: Handle) {
+pub async fn a_job_paused_while_parked_is_held_when_it_wakes(store: Handle) {
     let me = parked(&store, 1, wait_for_signal("go", Some(secs(9)))).await;
     assert_eq!(act_on_job(&store, 2, 1, JobAction::Pause).await, ControlOutcome::Done);
     assert_eq!(state(&store, id(1)).await, State::Waiting);
     assert_eq!(send(&store, 3, &[to_first("go", "a")]).await, [WOKE]);
-    assert_eq!(state(&store, id(1)).await, State::Ready, "aside");
+    assert_eq!(state(&store, id(1)).await, State::Ready, "it is held");
     assert!(claim(&store, at(3), &claim_request(me, 2, 9)).await.is_empty());
     assert_eq!(act_on_job(&store, 4, 1, JobAction::Resume).await, ControlOutcome::Done);
     assert_eq!(claim_one(&store, 4, me, 3).await.due_at, t(3));
-    // The same by its timeout, and one that is resumed before waits on.
+    // The same with a timeout; a job that is resumed before it wakes stays parked.
     let me = parked(&store, 2, wait_for_signal("go", Some(secs(9)))).await;
     act_on_job(&store, 2, 2, JobAction::Pause).await;
     act_on_job(&store, 3, 2, JobAction::Resume).await;
@@ -29,17 +29,17 @@ pub async fn a_job_that_is_paused_while_it_waits_is_set_aside_when_it_wakes(stor
     assert_eq!(claim_one(&store, 11, me, 3).await.id, id(2));
 }
 
-pub async fn a_parked_job_may_be_cancelled_and_tried_again(store: Handle) {
+pub async fn a_parked_job_can_be_cancelled_and_retried(store: Handle) {
     let me = parked(&store, 1, wait_for_signal("go", Some(secs(9)))).await;
     assert_eq!(act_on_job(&store, 2, 1, cancel(9)).await, ControlOutcome::Done);
     assert_eq!(state(&store, id(1)).await, State::Cancelled);
-    assert_eq!(fire_timers(&store, 2, 9).await.next_at, None, "its timer is gone");
+    assert_eq!(fire_timers(&store, 2, 9).await.next_at, None, "its timer was removed");
     assert_eq!(send(&store, 3, &[to_first("go", "a")]).await, [SignalOutcome::Ended(State::Cancelled)]);
     assert_eq!(store.inspect().holds(id(1)).await.expect("holds"), None);
     assert_eq!(act_on_job(&store, 4, 1, JobAction::Retry).await, ControlOutcome::Done);
     let job = claim_one(&store, 4, me, 2).await;
-    assert!(job.wait.is_some() && job.inbox.is_empty(), "it goes on as if its time were over");
-    consuming(&store, 5, me, &job, wait_for_signal("go", None)).await;
+    assert!(job.wait.is_some() && job.inbox.is_empty(), "it continues as after a timeout");
+    commit_and_consume(&store, 5, me, &job, wait_for_signal("go", None)).await;
     assert_eq!(send(&store, 6, &[to_first("go", "a")]).await, [WOKE]);
 }
 
@@ -57,7 +57,7 @@ pub async fn a_parked_job_expires(store: Handle) {
     );
 }
 
-pub async fn a_parked_job_that_was_told_to_end_is_ended(store: Handle) {
+pub async fn a_job_that_parks_while_being_cancelled_is_ended(store: Handle) {
     let (me, job) = running_job(&store, 1).await;
     assert_eq!(act_on_job(&store, 1, 1, cancel(5)).await, ControlOutcome::CancelRequested);
     commit(&store, 2, change(me, &job, wait_for_signal("go", Some(secs(50))))).await;
@@ -68,7 +68,7 @@ pub async fn a_parked_job_that_was_told_to_end_is_ended(store: Handle) {
     assert_eq!(state(&store, id(1)).await, State::Cancelled);
 }
 
-pub async fn a_parked_job_gives_its_serial_key_to_others(store: Handle) {
+pub async fn a_parked_job_frees_its_serial_slot(store: Handle) {
     let me = worker(&store, 1).await;
     submit(&store, &[serial_job(1, "k"), serial_job(2, "k"), serial_job(3, "k")]).await;
     let first = claim_one(&store, 0, me, 1).await;
@@ -79,23 +79,23 @@ pub async fn a_parked_job_gives_its_serial_key_to_others(store: Handle) {
     assert_eq!(state(&store, id(1)).await, State::Ready);
     assert!(claim(&store, at(2), &claim_request(me, 3, 9)).await.is_empty(), "it waits in line");
     commit(&store, 3, change(me, &second, done("x"))).await;
-    assert_eq!(claim_one(&store, 3, me, 4).await.id, id(1), "where it stood");
+    assert_eq!(claim_one(&store, 3, me, 4).await.id, id(1), "at its position in line");
 }
 
-pub async fn a_parked_job_that_holds_keeps_its_serial_key(store: Handle) {
+pub async fn a_parked_job_with_keep_slot_keeps_its_serial_slot(store: Handle) {
     let me = worker(&store, 1).await;
-    let mut holds = job(1);
-    holds.settings.serial = Some(Box::new(Serial::new("k").keep_slot()));
-    submit(&store, &[holds, serial_job(2, "k")]).await;
+    let mut with_keep_slot = job(1);
+    with_keep_slot.settings.serial = Some(Box::new(Serial::new("k").keep_slot()));
+    submit(&store, &[with_keep_slot, serial_job(2, "k")]).await;
     let first = claim_one(&store, 0, me, 1).await;
     commit(&store, 1, change(me, &first, wait_for_signal("go", None))).await;
     assert!(claim(&store, at(1), &claim_request(me, 2, 9)).await.is_empty());
-    assert_eq!(store.repair(at(1)).await.expect("sweep"), 0);
+    assert_eq!(store.repair(at(1)).await.expect("repair"), 0);
     send(&store, 2, &[to_first("go", "a")]).await;
     assert_eq!(claim_one(&store, 2, me, 3).await.id, id(1));
 }
 
-pub async fn a_wait_that_is_over_at_once_keeps_the_serial_key(store: Handle) {
+pub async fn a_wait_that_ends_at_once_keeps_the_serial_slot(store: Handle) {
     let me = worker(&store, 1).await;
     submit(&store, &[serial_job(1, "k"), serial_job(2, "k")]).await;
     let first = claim_one(&store, 0, me, 1).await;
@@ -107,7 +107,7 @@ pub async fn a_wait_that_is_over_at_once_keeps_the_serial_key(store: Handle) {
     assert_eq!(ids(&claim(&store, at(3), &claim_request(me, 3, 9)).await), [id(1)], "and so does a yield");
 }
 
-pub async fn a_parked_job_has_its_unique_name(store: Handle) {
+pub async fn a_parked_job_keeps_its_unique_name(store: Handle) {
     let me = worker(&store, 1).await;
     let named = |n, unique: Unique| {
         let mut new = job(n);
@@ -117,37 +117,31 @@ pub async fn a_parked_job_has_its_unique_name(store: Handle) {
     submit(&store, &[named(1, Unique::new("a"))]).await;
     let first = claim_one(&store, 0, me, 1).await;
     commit(&store, 1, change(me, &first, wait_for_signal("go", Some(secs(9))))).await;
-    let answer = async |job| store.submit(at(2), &[job], None).await.expect("submit").remove(0);
+    let submit_one = async |job| store.submit(at(2), &[job], None).await.expect("submit").remove(0);
     assert!(
-        matches!(answer(named(2, Unique::new("a"))).await, SubmitOutcome::Existing { id, .. } if id == first.id)
+        matches!(submit_one(named(2, Unique::new("a"))).await, SubmitOutcome::Existing { id, .. } if id == first.id)
     );
-    let replace = answer(named(3, Unique::new("a").or_replace())).await;
-    assert_eq!(replace, SubmitOutcome::Replaced { id: id(1) }, "it does not run");
+    let replaced = submit_one(named(3, Unique::new("a").or_replace())).await;
+    assert_eq!(replaced, SubmitOutcome::Replaced { id: id(1) }, "it does not run");
     assert_eq!(state(&store, id(1)).await, State::Cancelled);
     assert_eq!(fire_timers(&store, 30, 9).await.woken, 0);
     let third = claim_one(&store, 30, me, 2).await;
     assert_eq!(third.id, id(3));
     commit(&store, 31, change(me, &third, wait_for_signal("go", None))).await;
-    let only = Unique::new("a").scope(States::of([State::Waiting]));
-    assert!(matches!(answer(named(4, only)).await, SubmitOutcome::Existing { .. }));
+    let scoped = Unique::new("a").scope(States::of([State::Waiting]));
+    assert!(matches!(submit_one(named(4, scoped)).await, SubmitOutcome::Existing { .. }));
 }
 
-pub async fn what_a_job_waits_for_is_shown(store: Handle) {
+pub async fn holds_report_what_a_parked_job_waits_for(store: Handle) {
     let names = ["a", "b*"];
     parked(&store, 1, wait_for_signals(&names, 2, Some(secs(9)))).await;
     send(&store, 2, &[to_first("z", "1"), to_first("b", "2"), to_first("b", "3")]).await;
     let waiting = holds(&store, 1).await.waiting.expect("it is parked");
-    let Outcome::Wait(wait) = wait_for_signals(&names, 2, None) else { unreachable!("as made") };
-    let there = vec!["b".to_owned(), "z".to_owned()];
+    let Outcome::Wait(wait) = wait_for_signals(&names, 2, None) else { unreachable!("it is a wait") };
+    let arrived = vec!["b".to_owned(), "z".to_owned()];
     assert_eq!(
         waiting,
-        Waiting {
-            what: wait.condition.clone(),
-            until: Some(t(10)),
-            arrived: there,
-            pending: 0,
-            aside: Vec::new()
-        }
+        Waiting { what: wait.condition.clone(), until: Some(t(10)), arrived, pending: 0, aside: Vec::new() }
     );
     let seen = view(&store, id(1)).await;
     assert_eq!(
@@ -163,7 +157,7 @@ pub async fn what_a_job_waits_for_is_shown(store: Handle) {
     );
 }
 
-pub async fn priority_holds_for_a_parked_job_when_it_wakes(store: Handle) {
+pub async fn a_priority_set_while_parked_applies_when_the_job_wakes(store: Handle) {
     let me = parked(&store, 1, wait_for_signal("go", None)).await;
     assert_eq!(act_on_job(&store, 2, 1, JobAction::Priority(-50)).await, ControlOutcome::Done);
     submit(&store, &[job(2)]).await;
@@ -171,17 +165,17 @@ pub async fn priority_holds_for_a_parked_job_when_it_wakes(store: Handle) {
     assert_eq!(ids(&claim(&store, at(3), &claim_request(me, 2, 9)).await), [1, 2].map(id));
 }
 
-pub async fn a_sweep_finds_no_parked_job_to_wake(store: Handle) {
+pub async fn a_repair_finds_no_parked_job_to_wake(store: Handle) {
     let me = parked(&store, 1, wait_for_signals(&["a", "b"], 2, None)).await;
     send(&store, 2, &[to_first("a", "1"), to_first("c", "2")]).await;
-    assert_eq!(store.repair(at(2)).await.expect("sweep"), 0);
+    assert_eq!(store.repair(at(2)).await.expect("repair"), 0);
     send(&store, 3, &[to_first("b", "3")]).await;
-    assert_eq!(store.repair(at(3)).await.expect("sweep"), 0);
+    assert_eq!(store.repair(at(3)).await.expect("repair"), 0);
     claim_one(&store, 3, me, 2).await;
-    assert_eq!(store.repair(at(3)).await.expect("sweep"), 0, "what runs is not woken");
+    assert_eq!(store.repair(at(3)).await.expect("repair"), 0, "a running job is not woken");
 }
 
-pub async fn a_timeout_wakes_like_a_signal(store: Handle) {
+pub async fn a_timeout_wakes_a_parked_job(store: Handle) {
     let (me, job) = running_job(&store, 1).await;
     let before = gates(&store, &[TIMER_GATE]).await;
     commit(&store, 1, change(me, &job, wait_for_signal("go", Some(secs(9))))).await;
@@ -192,22 +186,22 @@ pub async fn a_timeout_wakes_like_a_signal(store: Handle) {
     assert_eq!(fire_timers(&store, 10, 9).await.woken, 1);
     let job = claim_one(&store, 10, me, 2).await;
     assert_eq!((job.wait_until, job.due_at, job.inbox.len(), job.attempts), (Some(t(10)), t(10), 0, 0));
-    assert!(job.wait.is_some() && history(&store, id(1)).await.is_empty(), "it is no failure");
-    // What comes after it is there for the next to claim it.
+    assert!(job.wait.is_some() && history(&store, id(1)).await.is_empty(), "a timeout is not a failure");
+    // A signal that comes after the timeout is in the inbox of the next claim.
     send(&store, 11, &[to_first("go", "a")]).await;
     commit(&store, 12, change(me, &job, retry(secs(0), &[]))).await;
     assert_eq!(texts(&selected_signals(&claim_one(&store, 12, me, 3).await)), ["a"]);
 }
 
-pub async fn a_signal_in_time_leaves_no_timer(store: Handle) {
+pub async fn a_signal_before_the_timeout_removes_the_timer(store: Handle) {
     let me = parked(&store, 1, wait_for_signal("go", Some(secs(9)))).await;
     assert_eq!(send(&store, 2, &[to_first("go", "a")]).await, [WOKE]);
     assert_eq!(fire_timers(&store, 2, 9).await.next_at, None);
     let job = claim_one(&store, 2, me, 2).await;
     assert_eq!(fire_timers(&store, 30, 9).await.woken, 0);
-    consuming(&store, 31, me, &job, wait_for_signal("go", Some(secs(9)))).await;
+    commit_and_consume(&store, 31, me, &job, wait_for_signal("go", Some(secs(9)))).await;
     assert_eq!(fire_timers(&store, 31, 9).await.next_at, Some(t(40)));
-    // One that is there already leaves none either.
+    // A signal that was sent before the wait also leaves no timer.
     let (other, job) = running_job(&store, 2).await;
     send(&store, 32, &[signal(id(2), "go", "a", "a")]).await;
     commit(&store, 33, change(other, &job, wait_for_signal("go", Some(secs(1))))).await;

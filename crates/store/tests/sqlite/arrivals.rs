@@ -43,7 +43,7 @@ fn full(n: u32) -> NewJob {
         options: Some("{\"a\":1}".into()),
         input: Payload { codec: 3, bytes: vec![0, 1, 255] },
         stage: Some("Begin".into()),
-        ..job_in(n, "other", "side")
+        ..job_in(n, "other", "bulk")
     };
     new.kind.version = 4;
     new.digest = [7; 16];
@@ -79,7 +79,7 @@ async fn a_job_exists_if_and_only_if_the_callers_transaction_commits() {
     assert!(!holds(&store, 1).await.arriving);
     let kept = view(&store, id(1)).await;
     let (new, summary) = (full(1), &kept.summary);
-    assert_eq!((summary.kind.as_str(), summary.version, summary.queue.as_str()), ("other", 4, "side"));
+    assert_eq!((summary.kind.as_str(), summary.version, summary.queue.as_str()), ("other", 4, "bulk"));
     assert_eq!((summary.key.as_deref(), summary.priority, summary.state), (Some("k"), -7, State::Scheduled));
     assert_eq!((summary.submitted_at, summary.due_at, kept.deadline_at), (t(10), t(15), new.deadline_at));
     assert_eq!((kept.parent, kept.tags, kept.options), (new.parent, new.tags, new.options));

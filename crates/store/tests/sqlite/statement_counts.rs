@@ -84,7 +84,7 @@ async fn plain_job_statements(count: u32) -> [u64; 3] {
     let store: Handle = Arc::new(Sqlite::open(Options::new(path)).expect("open"));
     let worker = worker(&store, 1).await;
     administer(&store, 0, AdminAction::Limit(RateLimit::per_second("api", 1))).await;
-    submit(&store, &[serial_job(9_000, "k"), job_in(9_001, KIND, "side")]).await;
+    submit(&store, &[serial_job(9_000, "k"), job_in(9_001, KIND, "bulk")]).await;
     claim(&store, at(0), &claim_request(worker, 1, 9)).await;
     let mut last = store.statements();
     let mut statements_sent = || {

@@ -1,4 +1,4 @@
-//! Real jobs and changes of random ones: what [`ops`](super::ops) draws, [the parent module](super) calls the stores with.
+//! Makes jobs, outcomes and steps of drafts.
 
 use std::time::Duration;
 
@@ -13,33 +13,33 @@ use windlass_model::{
 
 use super::{
     super::kit::signal,
-    ops::{Draft, Edit, Log, Move, Sprout},
+    ops::{BranchDraft, ChangeDraft, JobDraft, StepDraft, WorkflowDraft},
 };
 
-pub(super) const QUEUES: [&str; 2] = ["main", "aside"];
+pub(super) const QUEUES: [&str; 2] = ["main", "other"];
 pub(super) const STAGES: [&str; 2] = ["First", "Second"];
 const NAMES: [&str; 3] = ["go", "stop", "other"];
-/// Data that SQLite keeps apart from the job's row.
+/// Size of data that SQLite keeps outside the job's row.
 const LARGE: usize = 33_000;
 
-/// So many seconds.
+/// `n` seconds.
 pub(super) fn seconds(n: u8) -> Duration {
     Duration::from_secs(u64::from(n))
 }
 
-/// The one rate limit, with so many tokens.
+/// The one rate limit, with this many tokens.
 pub(super) fn limit(tokens: u32) -> RateLimit {
     RateLimit::per("api", tokens, Duration::from_secs(20)).burst(tokens + 1)
 }
 
-/// A signal; there are few names and ids, so that some come twice.
+/// A signal. There are few names and dedup ids, so that some are duplicates.
 pub(super) fn signal_to(job: JobId, name: u8, dedup: u8) -> NewSignal {
     let dedup = dedup.to_string();
     signal(job, NAMES[usize::from(name)], &dedup, &dedup)
 }
 
-/// A job; `id` says which id a number stands for.
-pub(super) fn job(draft: &Draft, now: Time, id: impl Fn(u8) -> JobId) -> NewJob {
+/// A job; `id` resolves the numbers of ids.
+pub(super) fn job(draft: &JobDraft, now: Time, id: impl Fn(u8) -> JobId) -> NewJob {
     let input = Payload::json(vec![b'0' + draft.input]);
     let name = ["a", "b"][usize::from(draft.kind / 2)];
     let mut job = NewJob::new(id(draft.id), name, QUEUES[usize::from(draft.queue)], input);
@@ -73,30 +73,34 @@ pub(super) fn job(draft: &Draft, now: Time, id: impl Fn(u8) -> JobId) -> NewJob 
     job
 }
 
-/// How an attempt ends; `most` is the longest output, `rev` the revision it follows.
-pub(super) fn outcome(edit: &Edit, most: usize, rev: Rev) -> Outcome {
+/// The outcome of a change; `max_output` is the size of the largest output, `rev` the revision that the change follows.
+pub(super) fn outcome(change: &ChangeDraft, max_output: usize, rev: Rev) -> Outcome {
     let failure = Failure::retry("went wrong").class("busy");
-    let timeout = (edit.after > 0).then(|| seconds(edit.after));
-    match edit.outcome {
-        0 | 1 => Outcome::Done(Payload { codec: 1, bytes: vec![edit.after; 3] }),
+    let timeout = (change.after > 0).then(|| seconds(change.after));
+    match change.outcome {
+        0 | 1 => Outcome::Done(Payload { codec: 1, bytes: vec![change.after; 3] }),
         2 => Outcome::Failed { reason: Reason::Stopped, failure: Failure::stop("for good") },
         3 => Outcome::Failed { reason: Reason::Undecodable, failure },
         4 => Outcome::Cancelled(Failure::cancel("enough")),
-        5 if edit.after % 5 == 1 => Outcome::Done(Payload::json(vec![b'1'; most + 1])),
+        5 if change.after % 5 == 1 => Outcome::Done(Payload::json(vec![b'1'; max_output + 1])),
         5..8 => {
-            let failure = (edit.outcome != 7).then_some(failure);
-            Outcome::Retry { after: seconds(edit.after), retry_counts: vec![u32::from(edit.after)], failure }
+            let failure = (change.outcome != 7).then_some(failure);
+            Outcome::Retry {
+                after: seconds(change.after),
+                retry_counts: vec![u32::from(change.after)],
+                failure,
+            }
         }
         8..11 => Outcome::Next,
         11 => Outcome::Wait(Wait::YIELD),
         12 => Outcome::Wait(Wait { condition: WaitCondition::Children { rev: Rev(rev.0 + 1) }, timeout }),
-        _ => Outcome::Wait(Wait { condition: awaited(edit.names), timeout }),
+        _ => Outcome::Wait(Wait { condition: signal_condition(change.names), timeout }),
     }
 }
 
-/// A wait for the end of a child or what is watched of a branch, or for one or both of two signals, by bits: which, whether all of them, whether every
-/// one of a name.
-fn awaited(bits: u8) -> WaitCondition {
+/// A wait for signals. Bits 1 and 2 select which of two names, or none; bit 4 that all of them are needed; bit 8 that the step is
+/// given every signal of a name. Without a name it waits for the signal of a child or, with bit 4, of a branch.
+fn signal_condition(bits: u8) -> WaitCondition {
     let name = |n: usize| SignalName { name: NAMES[n].to_owned(), every: bits & 8 != 0 };
     let names: Vec<SignalName> = match bits & 3 {
         0 => {
@@ -111,9 +115,9 @@ fn awaited(bits: u8) -> WaitCondition {
     WaitCondition::Signals { names, needs }
 }
 
-/// The place in a branch of a child of a step.
-pub(super) fn twig(draft: &Draft, branch: BranchNo) -> Option<Box<BranchPosition>> {
-    let (_, items) = draft.twig?;
+/// The position of a child in a branch.
+fn position(draft: &JobDraft, branch: BranchNo) -> Option<Box<BranchPosition>> {
+    let (_, items) = draft.branch?;
     Some(Box::new(BranchPosition {
         branch,
         spawn: i16::from(draft.kind),
@@ -122,97 +126,99 @@ pub(super) fn twig(draft: &Draft, branch: BranchNo) -> Option<Box<BranchPosition
     }))
 }
 
-/// A child of a step, in a branch if the draft says so; the parent is for the store to name.
-pub(super) fn child(draft: &Draft, job: NewJob) -> NewJob {
-    let twig = draft.twig.and_then(|(branch, _)| twig(draft, BranchNo(i64::from(branch))));
-    NewJob { parent: None, key: job.key.filter(|_| twig.is_none()), branch_position: twig, ..job }
+/// A child of a step, in a branch if the draft names one. The store sets its parent.
+pub(super) fn child(draft: &JobDraft, job: NewJob) -> NewJob {
+    let position = draft.branch.and_then(|(branch, _)| position(draft, BranchNo(i64::from(branch))));
+    NewJob { parent: None, key: job.key.filter(|_| position.is_none()), branch_position: position, ..job }
 }
 
-/// A job that takes the place of items of a block.
-pub(super) fn promoted(draft: &Draft, job: NewJob, block: Option<BranchMember>) -> NewJob {
-    let branch = block.map(|counted| counted.branch).unwrap_or_default();
-    let draft = Draft { twig: Some((0, 1)), ..draft.clone() };
-    let mut job = NewJob { parent: None, key: None, branch_position: twig(&draft, branch), ..job };
+/// A promoted item of a block.
+pub(super) fn promoted(draft: &JobDraft, job: NewJob, block: Option<BranchMember>) -> NewJob {
+    let branch = block.map(|member| member.branch).unwrap_or_default();
+    let draft = JobDraft { branch: Some((0, 1)), ..draft.clone() };
+    let mut job = NewJob { parent: None, key: None, branch_position: position(&draft, branch), ..job };
     job.settings.unique = None;
     job
 }
 
-/// What a step does to branches, if there are those in `known`; those of its children are opened too, unless it is careless.
-pub(super) fn grow(step: &Move, known: &[BranchNo], children: &[NewJob]) -> Vec<BranchUpdate> {
-    let mut grows: Vec<BranchUpdate> = Vec::new();
-    for sprout in &step.sprouts {
-        let number = BranchNo(i64::from(sprout.number));
-        if grows.iter().all(|grow| grow.number != number) {
-            grows.push(sprouted(sprout, number, known));
+/// The branch updates of a step of a job that has the branches in `known`. The branches of its children are opened too, unless the
+/// step is unchecked.
+fn branch_updates(step: &StepDraft, known: &[BranchNo], children: &[NewJob]) -> Vec<BranchUpdate> {
+    let mut updates: Vec<BranchUpdate> = Vec::new();
+    for draft in &step.branches {
+        let number = BranchNo(i64::from(draft.number));
+        if updates.iter().all(|update| update.number != number) {
+            updates.push(branch_update(draft, number, known));
         }
     }
-    for twig in children.iter().filter_map(|child| child.branch_position.as_ref()) {
-        let is_new = !known.contains(&twig.branch) && grows.iter().all(|grow| grow.number != twig.branch);
-        if is_new && !step.careless {
-            grows.push(opening(twig.branch));
+    for position in children.iter().filter_map(|child| child.branch_position.as_ref()) {
+        let is_new = !known.contains(&position.branch)
+            && updates.iter().all(|update| update.number != position.branch);
+        if is_new && !step.unchecked {
+            updates.push(open_branch(position.branch));
         }
     }
-    grows
+    updates
 }
 
-fn opening(number: BranchNo) -> BranchUpdate {
+fn open_branch(number: BranchNo) -> BranchUpdate {
     let spawns = Some(vec!["zero".to_owned(), "one".to_owned()]);
     BranchUpdate { opened_as: Some(format!("branch-{number}")), spawns, ..BranchUpdate::new(number) }
 }
 
-fn sprouted(sprout: &Sprout, number: BranchNo, known: &[BranchNo]) -> BranchUpdate {
-    let watch = sprout.watch.map(|(which, count)| {
+fn branch_update(draft: &BranchDraft, number: BranchNo, known: &[BranchNo]) -> BranchUpdate {
+    let watch = draft.watch.map(|(which, count)| {
         let count = |of: u8| (which == of).then_some(u64::from(count));
-        let pace = PollInterval { min: seconds(3), max: seconds(40) };
-        BranchWatch { done: count(0), unsuccessful: count(1), ended: count(2), poll_interval: pace }
+        let poll_interval = PollInterval { min: seconds(3), max: seconds(40) };
+        BranchWatch { done: count(0), unsuccessful: count(1), ended: count(2), poll_interval }
     });
-    let grow = if known.contains(&number) { BranchUpdate::new(number) } else { opening(number) };
+    let update = if known.contains(&number) { BranchUpdate::new(number) } else { open_branch(number) };
     BranchUpdate {
-        cursor: sprout.cursor.map(|n| Payload { codec: n % 2, bytes: vec![n; usize::from(n)] }),
-        merge_record: sprout.cursor.filter(|n| n % 3 == 0).map(|n| format!("{{\"goal\":{n}}}")),
+        cursor: draft.cursor.map(|n| Payload { codec: n % 2, bytes: vec![n; usize::from(n)] }),
+        merge_record: draft.cursor.filter(|n| n % 3 == 0).map(|n| format!("{{\"goal\":{n}}}")),
         watch,
-        seal: sprout.seal,
-        merged: sprout.merge,
-        cancel_children: sprout.cut,
-        ..grow
+        seal: draft.seal,
+        merged: draft.merged,
+        cancel_children: draft.cancel_children,
+        ..update
     }
 }
 
-/// What a step wants written beside its outcome, if the job was claimed like this.
+/// What a step of a claimed job writes.
 pub(super) fn step(
-    step: &Move,
+    step: &StepDraft,
     job: &ClaimedJob,
     known: &[BranchNo],
     children: Vec<NewJob>,
     promoted: Vec<NewJob>,
 ) -> StepWrites {
-    let wait = job.wait.as_ref().filter(|_| step.consumes || step.misread);
-    let shown = wait.map(|wait| wait.select_signals(&job.inbox)).unwrap_or_default();
-    let mut shown: Vec<i64> = shown.into_iter().map(|place| job.inbox[place].number).collect();
-    let misread = shown.drain(..usize::from(step.misread && !shown.is_empty()));
-    let aside = misread.map(|number| UnreadableSignal::new(number, "it cannot be read")).collect();
+    let wait = job.wait.as_ref().filter(|_| step.consumes || step.unreadable);
+    let selected = wait.map(|wait| wait.select_signals(&job.inbox)).unwrap_or_default();
+    let mut selected: Vec<i64> = selected.into_iter().map(|index| job.inbox[index].number).collect();
+    let unreadable = selected.drain(..usize::from(step.unreadable && !selected.is_empty()));
+    let unreadable = unreadable.map(|number| UnreadableSignal::new(number, "it cannot be read")).collect();
     let data = |data: u8| match data {
         0 => Payload { codec: 3, bytes: vec![b'd'; LARGE] },
         data => Payload::json(vec![data; usize::from(data)]),
     };
-    let left = job.branch_member.map_or(0, |counted| counted.items);
-    let sound = u32::from(step.items) + promoted.len() as u32 <= left || step.careless;
+    let left = job.branch_member.map_or(0, |member| member.items);
+    let is_valid = u32::from(step.items) + promoted.len() as u32 <= left || step.unchecked;
     StepWrites {
-        branches: grow(step, known, &children),
-        items: if sound { u32::from(step.items) } else { 0 },
-        promoted: if sound { promoted } else { Vec::new() },
-        from_stage: step.ran.then(|| job.stage.clone().unwrap_or_else(|| "Begin".into())),
+        branches: branch_updates(step, known, &children),
+        items: if is_valid { u32::from(step.items) } else { 0 },
+        promoted: if is_valid { promoted } else { Vec::new() },
+        from_stage: step.from_stage.then(|| job.stage.clone().unwrap_or_else(|| "Begin".into())),
         stage: step.stage.map(|(stage, text)| (STAGES[usize::from(stage)].to_owned(), data(text))),
         unchanged: step.unchanged,
-        consumed: if step.consumes { shown } else { Vec::new() },
-        unreadable: aside,
+        consumed: if step.consumes { selected } else { Vec::new() },
+        unreadable,
         children,
-        ..step.log.as_ref().map(|log| noted(log, job.rev)).unwrap_or_default()
+        ..step.workflow.as_ref().map(|draft| workflow_writes(draft, job.rev)).unwrap_or_default()
     }
 }
 
-/// What the step of a workflow writes into its journal and beside it. Revisions tell steps apart, so places come from them.
-fn noted(log: &Log, rev: Rev) -> StepWrites {
+/// What the step of a workflow writes in addition. Positions in the journal are made of the revision, so that no two steps use the same.
+fn workflow_writes(draft: &WorkflowDraft, rev: Rev) -> StepWrites {
     let value = |n: u8| Payload { codec: n % 2, bytes: vec![n; usize::from(n)] };
     let entry = |n: u8| JournalEntry {
         seq: rev.0 * 4 + i32::from(n),
@@ -229,13 +235,17 @@ fn noted(log: &Log, rev: Rev) -> StepWrites {
         failure: Failure::stop("to be undone").class("undo"),
     };
     StepWrites {
-        signal_child_ends: log.told,
-        entries: (0..log.entries).map(entry).collect(),
-        forget_entries: log.forget.map(|back| (rev.0 - 1 - i32::from(back)) * 4).into_iter().collect(),
-        context: log.context.map(|(name, n)| (format!("name {name}"), value(n))).into_iter().collect(),
-        continue_as_new: log.anew,
-        has_undo: log.undo,
-        unwind: log.unwind.map(|fails| Box::new(unwind(fails))),
+        signal_child_ends: draft.signal_child_ends,
+        entries: (0..draft.entries).map(entry).collect(),
+        forget_entries: draft
+            .forget_entry
+            .map(|back| (rev.0 - 1 - i32::from(back)) * 4)
+            .into_iter()
+            .collect(),
+        context: draft.context.map(|(name, n)| (format!("name {name}"), value(n))).into_iter().collect(),
+        continue_as_new: draft.continue_as_new,
+        has_undo: draft.has_undo,
+        unwind: draft.unwind.map(|fails| Box::new(unwind(fails))),
         ..StepWrites::default()
     }
 }
