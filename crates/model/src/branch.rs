@@ -5,6 +5,8 @@
 //! parent's [`BranchWatch`], the store sends the parent a signal. [`crate::merge`] makes the watches and decides when a merge is
 //! over. [`crate::poll`] finds what a crash between two commits left undone.
 
+mod counts;
+
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};

@@ -55,12 +55,7 @@ impl Inner {
     pub(super) fn branch_child_ended(&mut self, id: JobId, state: State, now: Time) {
         let row = self.row(id);
         let Some(member) = row.branch_member() else { return };
-        let items = i64::from(member.items);
-        let mut counts = BranchCounts::of(state, items);
-        // It never committed anything, and will not.
-        if row.rev == Rev(0) {
-            counts.started = items;
-        }
+        let counts = BranchCounts::of_end(state, i64::from(member.items), row.rev == Rev(0));
         self.count(now, member, counts);
     }
 
@@ -68,11 +63,7 @@ impl Inner {
     pub(super) fn branch_child_revived(&mut self, id: JobId, was: State, now: Time) {
         let row = self.row(id);
         let Some(member) = row.branch_member() else { return };
-        let items = -i64::from(member.items);
-        let mut counts = BranchCounts::of(was, items);
-        if row.rev == Rev(0) {
-            counts.started = items;
-        }
+        let counts = BranchCounts::of_revival(was, i64::from(member.items), row.rev == Rev(0));
         self.count(now, member, counts);
     }
 

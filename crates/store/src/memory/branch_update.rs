@@ -1,13 +1,8 @@
 //! What steps do to the branches of their jobs: open, spawn, seal, watch and merge.
 
-use windlass_model::{BranchCounts, BranchNo, BranchUpdate, StepWrites};
+use windlass_model::{BranchNo, BranchUpdate, StepWrites};
 
 use super::{branch::StoredBranch, *};
-
-/// How many items jobs represent.
-fn items_of(jobs: &[NewJob]) -> u32 {
-    jobs.iter().filter_map(|job| Some(job.branch_position.as_ref()?.items)).sum()
-}
 
 impl StoredBranch {
     /// Writes what a step does to the branch.
@@ -47,7 +42,7 @@ impl StoredBranch {
 impl Inner {
     /// Why what a step does to branches is refused, if it is.
     pub(super) fn branch_refusal(&self, change: &Change, step: &StepWrites) -> Option<String> {
-        let accounted = step.items + items_of(&step.promoted);
+        let accounted = step.items + step.promoted_items();
         let left = self.row(change.job).branch_member().map_or(0, |member| member.items);
         if accounted > left {
             return Some(format!("{accounted} items are accounted for, and {left} are left"));
@@ -110,23 +105,21 @@ impl Inner {
         let row = self.row_mut(change.job);
         let Some(member) = row.branch_member() else { return };
         let step = change.step.as_deref();
-        let (items_done, promoted) = step.map_or((0, &[][..]), |step| (step.items, step.promoted.as_slice()));
-        let promoted_items = items_of(promoted);
-        row.items_done += items_done;
-        if let Some(position) = &mut row.new.branch_position {
-            position.items -= promoted_items;
+        if let (Some(step), Some(position)) = (step, &mut row.new.branch_position) {
+            row.items_done += step.items;
+            position.items -= step.promoted_items();
         }
         let attempted = step.map(StepWrites::attempted_jobs).unwrap_or_default();
         let parent = Some(member.parent);
         let sibling = |job: &NewJob| NewJob { parent, parent_rev: None, ..job.clone() };
-        let (attempted_jobs, new_jobs): (Vec<NewJob>, Vec<NewJob>) =
-            promoted.iter().map(sibling).partition(|job| attempted.contains(&job.id));
+        let (attempted_jobs, new_jobs): (Vec<NewJob>, Vec<NewJob>) = step
+            .iter()
+            .flat_map(|step| &step.promoted)
+            .map(sibling)
+            .partition(|job| attempted.contains(&job.id));
         self.insert_jobs(now, &new_jobs, None);
-        let first = if change.rev == Rev(0) { i64::from(member.items) } else { 0 };
-        // Promoted items have not started.
-        let started = first - i64::from(promoted_items);
-        let counts = BranchCounts { started, done: i64::from(items_done), ..BranchCounts::default() };
-        self.count(now, member, counts);
+        // Its end is counted when the job has ended.
+        self.count(now, member, change.counts_before_end(i64::from(member.items)));
         for job in &attempted_jobs {
             self.insert_job(now, job, true);
         }

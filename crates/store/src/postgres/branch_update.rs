@@ -37,7 +37,7 @@ type Sealed = HashMap<(JobId, BranchNo), bool>;
 pub(super) fn updates_branches(change: &Change) -> bool {
     change.step.as_ref().is_some_and(|step| {
         let spawns = || step.children.iter().any(|child| child.branch_position.is_some());
-        !step.branches.is_empty() || step.items > 0 || !step.promoted.is_empty() || spawns()
+        !step.branches.is_empty() || step.accounts_for_items() || spawns()
     })
 }
 
@@ -182,12 +182,10 @@ impl<'a> BranchWrites<'a> {
                 self.promoted.push((member.parent.0, job));
             }
         }
-        if step.items > 0 || !step.promoted.is_empty() {
-            let promoted =
-                step.promoted.iter().filter_map(|job| Some(job.branch_position.as_ref()?.items)).sum::<u32>();
+        if step.accounts_for_items() {
             self.blocks.0.push(change.job.0);
             self.blocks.1.push(step.items as i32);
-            self.blocks.2.push(promoted as i32);
+            self.blocks.2.push(step.promoted_items() as i32);
         }
     }
 }

@@ -110,7 +110,7 @@ async fn commit_batch(
     let mut groups = Group::split(batch);
     let Group { batches, journal_writes, .. } = groups.first_mut().expect("the batch has changes");
     let parked: Vec<Uuid> = changes().filter(|change| parks(change)).map(|change| change.job.0).collect();
-    let counts = changes().any(branch::is_counted);
+    let counts = changes().any(Change::is_counted);
     // Ends of children of branches are counted by the statement that writes them, if it is the only one.
     let has_consequences =
         changes().any(has_consequences) || (counts && !(journal_writes.is_empty() && batches.count_ends()));
