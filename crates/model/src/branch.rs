@@ -6,6 +6,9 @@
 //! over. [`crate::poll`] finds what a crash between two commits left undone.
 
 mod counts;
+mod refusal;
+
+pub use refusal::items_refusal;
 
 use std::time::Duration;
 

@@ -1,6 +1,6 @@
 //! What steps do to the branches of their jobs: open, spawn, seal, watch and merge.
 
-use windlass_model::{BranchNo, BranchUpdate, StepWrites};
+use windlass_model::{BranchNo, BranchUpdate, StepWrites, branch::items_refusal};
 
 use super::{branch::StoredBranch, *};
 
@@ -42,27 +42,9 @@ impl StoredBranch {
 impl Inner {
     /// Why what a step does to branches is refused, if it is.
     pub(super) fn branch_refusal(&self, change: &Change, step: &StepWrites) -> Option<String> {
-        let accounted = step.items + step.promoted_items();
         let left = self.row(change.job).branch_member().map_or(0, |member| member.items);
-        if accounted > left {
-            return Some(format!("{accounted} items are accounted for, and {left} are left"));
-        }
-        for BranchUpdate { number, opened_as, .. } in &step.branches {
-            match (self.branches.get(&(change.job, *number)), opened_as) {
-                (Some(_), Some(_)) => return Some(format!("there is a branch {number} already")),
-                (None, None) => return Some(format!("there is no branch {number}")),
-                _ => {}
-            }
-        }
-        let opens =
-            |number| step.branches.iter().any(|update| update.number == number && update.opened_as.is_some());
-        for position in step.children.iter().filter_map(|child| child.branch_position.as_ref()) {
-            let branch = self.branches.get(&(change.job, position.branch));
-            if !branch.is_some_and(|branch| !branch.sealed) && !opens(position.branch) {
-                return Some(format!("there is no open branch {}", position.branch));
-            }
-        }
-        None
+        let is_sealed = |number| self.branches.get(&(change.job, number)).map(|branch| branch.sealed);
+        items_refusal(step.items + step.promoted_items(), left).or_else(|| step.branch_refusal(is_sealed))
     }
 
     /// Writes what a step does to branches, apart from the children it spawns.

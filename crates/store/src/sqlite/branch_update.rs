@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use rusqlite::params;
 use windlass_model::{
     BranchCounts, BranchMember, BranchNo, BranchUpdate, Change, NewJob, StepWrites, SubmitOutcome, Time,
+    branch::items_refusal,
 };
 
 use super::{
@@ -24,41 +25,20 @@ pub(super) fn updates_branches(step: &StepWrites) -> bool {
 
 /// Why what a step does to branches is refused, if it is. The change must be one that will be written.
 pub(super) fn refusal(tx: &Tx<'_>, change: &Change, step: &StepWrites) -> Result<Option<String>, Error> {
-    let accounted = step.items + step.promoted_items();
-    if accounted > 0 {
-        let branch_member = read_member(tx, change.job)?.and_then(|position| position.branch_member);
-        let left = branch_member.map_or(0, |branch_member| branch_member.items);
-        if accounted > left {
-            return Ok(Some(format!("{accounted} items are accounted for, and {left} are left")));
+    if step.accounts_for_items() {
+        let member = read_member(tx, change.job)?.and_then(|member| member.branch_member);
+        let left = member.map_or(0, |member| member.items);
+        if let Some(why) = items_refusal(step.items + step.promoted_items(), left) {
+            return Ok(Some(why));
         }
     }
-    let sealed = |number: BranchNo| -> Result<Option<bool>, Error> {
+    let mut sealed: BTreeMap<BranchNo, bool> = BTreeMap::new();
+    for number in step.named_branches() {
         let params = params![change.job.as_bytes(), number.0];
-        tx.query_one(sql::branches::READ_SEALED, params, |row| row.get(0))
-    };
-    for BranchUpdate { number, opened_as, .. } in &step.branches {
-        match (sealed(*number)?, opened_as) {
-            (Some(_), Some(_)) => return Ok(Some(format!("there is a branch {number} already"))),
-            (None, None) => return Ok(Some(format!("there is no branch {number}"))),
-            _ => {}
-        }
+        let is_sealed = tx.query_one(sql::branches::READ_SEALED, params, |row| row.get(0))?;
+        sealed.extend(is_sealed.map(|is_sealed| (number, is_sealed)));
     }
-    let mut opened_as: Vec<BranchNo> = step
-        .branches
-        .iter()
-        .filter(|update| update.opened_as.is_some())
-        .map(|update| update.number)
-        .collect();
-    for position in step.children.iter().filter_map(|child| child.branch_position.as_ref()) {
-        if opened_as.contains(&position.branch) {
-            continue;
-        }
-        if sealed(position.branch)? != Some(false) {
-            return Ok(Some(format!("there is no open branch {}", position.branch)));
-        }
-        opened_as.push(position.branch);
-    }
-    Ok(None)
+    Ok(step.branch_refusal(|number| sealed.get(&number).copied()))
 }
 
 impl Tx<'_> {
