@@ -75,6 +75,32 @@ impl Change {
         }
     }
 
+    /// Whether the job is in the same stage with the same data as before; then the step counts as an attempt instead of resetting
+    /// the counts of attempts and retries. `None` if the step is only a part of an attempt: then wait and counts stay as they are.
+    pub fn stage_unchanged(&self) -> Option<bool> {
+        match self.step.as_deref() {
+            Some(step) if step.partial => None,
+            step => Some(step.is_some_and(|step| step.unchanged)),
+        }
+    }
+
+    /// Returns the jobs that it submits.
+    pub fn submitted_jobs(&self) -> impl Iterator<Item = &NewJob> + Clone {
+        self.step.iter().flat_map(|step| step.children.iter().chain(&step.promoted))
+    }
+
+    /// Returns one of its children as it is submitted. The wait of this job counts its end, or this job is sent its end as a signal,
+    /// or its branch counts it.
+    pub fn child(&self, job: &NewJob) -> NewJob {
+        let signals_end = self.step.as_ref().is_some_and(|step| step.signal_child_ends);
+        let parent_rev = if signals_end { Rev::SIGNALLED } else { Rev(self.rev.0 + 1) };
+        NewJob {
+            parent: Some(self.job),
+            parent_rev: Some(parent_rev).filter(|_| job.branch_position.is_none()),
+            ..job.clone()
+        }
+    }
+
     /// Returns the changes that record the first attempts at promoted items. The store applies them after it has inserted the
     /// promoted jobs, as if this change's worker had claimed these jobs.
     pub fn first_attempts(&self) -> impl Iterator<Item = Change> {
@@ -270,4 +296,52 @@ pub enum CommitOutcome {
     /// The store can never write this change, for the reason given. Nothing of it was written; the other changes of its batch
     /// are not affected.
     Refused(String),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{BranchNo, BranchPosition};
+
+    fn job(number: u32) -> NewJob {
+        NewJob::new(JobId::from_parts(1, number, 1), "k", "q", Payload::default())
+    }
+
+    fn change(outcome: Outcome, step: Option<StepWrites>) -> Change {
+        let claimed = job(1).claimed_at_submit(ClaimNo(1), Epoch(0), Time(0));
+        let change = Change::new(&claimed, WorkerId(1), Time(0), outcome);
+        Change { rev: Rev(4), step: step.map(Box::new), ..change }
+    }
+
+    #[test]
+    fn a_step_is_unchanged_only_if_it_says_so_and_a_part_of_an_attempt_never() {
+        let unchanged = |step| change(Outcome::Next, step).stage_unchanged();
+        assert_eq!(unchanged(None), Some(false));
+        assert_eq!(unchanged(Some(StepWrites::default())), Some(false));
+        assert_eq!(unchanged(Some(StepWrites { unchanged: true, ..StepWrites::default() })), Some(true));
+        let partial = StepWrites { partial: true, unchanged: true, ..StepWrites::default() };
+        assert_eq!(unchanged(Some(partial)), None);
+    }
+
+    #[test]
+    fn a_change_submits_its_children_and_what_it_promotes() {
+        let step =
+            StepWrites { children: vec![job(2), job(3)], promoted: vec![job(4)], ..StepWrites::default() };
+        let change = change(Outcome::Next, Some(step));
+        let ids: Vec<JobId> = change.submitted_jobs().map(|job| job.id).collect();
+        assert_eq!(ids, [job(2).id, job(3).id, job(4).id]);
+    }
+
+    #[test]
+    fn the_end_of_a_child_is_counted_by_the_wait_or_by_a_branch_or_is_a_signal() {
+        let counted = change(Outcome::Next, Some(StepWrites::default())).child(&job(2));
+        assert_eq!((counted.parent, counted.parent_rev), (Some(job(1).id), Some(Rev(5))));
+        let step = StepWrites { signal_child_ends: true, ..StepWrites::default() };
+        let signalling = change(Outcome::Next, Some(step));
+        assert_eq!(signalling.child(&job(2)).parent_rev, Some(Rev::SIGNALLED));
+        let position = BranchPosition { branch: BranchNo(1), spawn: 0, item: String::new(), items: 1 };
+        let in_branch = NewJob { branch_position: Some(Box::new(position)), ..job(2) };
+        let child = signalling.child(&in_branch);
+        assert_eq!((child.parent, child.parent_rev), (Some(job(1).id), None));
+    }
 }

@@ -7,13 +7,12 @@ use super::*;
 
 impl Inner {
     pub(super) fn commit(&mut self, now: Time, change: &Change, limits: &Limits) -> CommitOutcome {
-        let jobs = || change.step.iter().flat_map(|step| step.children.iter().chain(&step.promoted));
-        let check_rates = || jobs().try_for_each(|job| self.check_rate(job));
+        let check_rates = || change.submitted_jobs().try_for_each(|job| self.check_rate(job));
         if let Err(invalid) = limits.check_change(change).and_then(|()| check_rates()) {
             return CommitOutcome::Refused(invalid.to_string());
         }
         // Known from now on, whether or not the change is written.
-        self.queues.extend(jobs().map(|job| job.queue.clone()));
+        self.queues.extend(change.submitted_jobs().map(|job| job.queue.clone()));
         let Some(row) = self.jobs.get(&change.job) else { return CommitOutcome::Fenced };
         let is_claimed = self.is_claimed((change.job, change.epoch));
         let written_by = (row.rev_epoch, row.worker, row.rev_claim);

@@ -74,13 +74,7 @@ impl Inner {
     /// Submits the children of a step, and counts those of branches.
     fn spawn_children(&mut self, now: Time, change: &Change) {
         let Some(step) = &change.step else { return };
-        let parent_rev = if step.signal_child_ends { Rev::SIGNALLED } else { self.row(change.job).rev };
-        let child = |child: &NewJob| NewJob {
-            parent: Some(change.job),
-            parent_rev: Some(parent_rev).filter(|_| child.branch_position.is_none()),
-            ..child.clone()
-        };
-        let children: Vec<NewJob> = step.children.iter().map(child).collect();
+        let children: Vec<NewJob> = step.children.iter().map(|job| change.child(job)).collect();
         let outcomes = self.insert_jobs(now, &children, None);
         self.count_spawned(now, change, step, &outcomes);
     }

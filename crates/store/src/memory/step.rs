@@ -52,11 +52,10 @@ impl Row {
         // A halted job yields to others, and that is no step.
         let continues = change.outcome == Outcome::Next && self.hold != Hold::ToHold;
         let step = change.step.as_deref();
-        if step.is_some_and(|step| step.partial) {
+        let Some(unchanged) = change.stage_unchanged() else {
             self.steps_since_wait += u32::from(continues);
             return;
-        }
-        let unchanged = step.is_some_and(|step| step.unchanged);
+        };
         self.attempts = if unchanged { self.attempts + 1 } else { 0 };
         self.retry_counts = Vec::new();
         (self.wait, self.wait_until) = (None, None);

@@ -1,7 +1,7 @@
 //! Applying one change, with all that depends on it: children, branches, serial slots, waiting parents.
 
 use rusqlite::params;
-use windlass_model::{Change, CommitOutcome, NewJob, Outcome, Rev, Time, Wait};
+use windlass_model::{Change, CommitOutcome, NewJob, Outcome, Time, Wait};
 
 use super::{
     branch_update,
@@ -142,13 +142,7 @@ pub(super) fn apply(
 /// Submits the children of a step, and counts those of branches.
 fn spawn_children(tx: &Tx<'_>, now: Time, change: &Change, buckets: &Buckets) -> Result<(), Error> {
     let Some(step) = &change.step else { return Ok(()) };
-    let parent_rev = if step.signal_child_ends { Rev::SIGNALLED } else { Rev(change.rev.0 + 1) };
-    let parent = Some(change.job);
-    let child = |child: &NewJob| {
-        let parent_rev = Some(parent_rev).filter(|_| child.branch_position.is_none());
-        NewJob { parent, parent_rev, ..child.clone() }
-    };
-    let children: Vec<NewJob> = step.children.iter().map(child).collect();
+    let children: Vec<NewJob> = step.children.iter().map(|job| change.child(job)).collect();
     if change.outcome.progresses() && step.stage.is_some() {
         let params = params![change.job.as_bytes(), change.rev.0 + 1];
         tx.execute(sql::commit::RESET_PENDING_CHILDREN, params)?;
