@@ -168,16 +168,11 @@ pub(crate) fn submit_outcomes(
                 return Some(SubmitOutcome::New { claimed: claimed.then_some(Epoch(0)) });
             }
             if let Some(digest) = found.ids.get(&job.id) {
-                return Some(match *digest == job.digest {
-                    true if first && found.claimed_before.contains(&job.id) => {
-                        SubmitOutcome::New { claimed: Some(Epoch(0)) }
-                    }
-                    true => SubmitOutcome::Repeated,
-                    false => SubmitOutcome::IdTaken,
-                });
+                let was_claimed = first && found.claimed_before.contains(&job.id);
+                return Some(SubmitOutcome::of_same_id(job, digest, was_claimed));
             }
             let (id, digest) = found.keys.get(&(job.kind.kind.clone(), job.key.clone()?))?;
-            Some(SubmitOutcome::Existing { id: *id, same_input: *digest == job.digest })
+            Some(SubmitOutcome::of_same_key(job, *id, digest))
         })
         .collect()
 }

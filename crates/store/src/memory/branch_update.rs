@@ -66,10 +66,7 @@ impl Inner {
         step: &StepWrites,
         outcomes: &[SubmitOutcome],
     ) {
-        let was_inserted = |outcome: &SubmitOutcome| {
-            matches!(outcome, SubmitOutcome::New { .. } | SubmitOutcome::Replaced { .. })
-        };
-        for (child, _) in step.children.iter().zip(outcomes).filter(|(_, outcome)| was_inserted(outcome)) {
+        for (child, _) in step.children.iter().zip(outcomes).filter(|(_, outcome)| outcome.is_inserted()) {
             if let Some(position) = &child.branch_position {
                 let branch = self.branches.get_mut(&(change.job, position.branch)).expect("checked before");
                 branch.spawned += i64::from(position.items);

@@ -1,7 +1,5 @@
 //! Submitting jobs.
 
-use windlass_model::When;
-
 use super::*;
 
 impl Inner {
@@ -52,15 +50,11 @@ impl Inner {
     /// Submits one job. `was_claimed`: an earlier send of this submit claimed it. `may_claim`: it may be claimed now.
     fn submit_one(&mut self, now: Time, job: &NewJob, was_claimed: bool, may_claim: bool) -> SubmitOutcome {
         if let Some(row) = self.jobs.get(&job.id) {
-            return match row.new.digest == job.digest {
-                true if was_claimed => SubmitOutcome::New { claimed: Some(Epoch(0)) },
-                true => SubmitOutcome::Repeated,
-                false => SubmitOutcome::IdTaken,
-            };
+            return SubmitOutcome::of_same_id(job, &row.new.digest, was_claimed);
         }
         let key = job.key.as_ref().map(|key| (job.kind.kind.clone(), key.clone()));
         if let Some(id) = key.as_ref().and_then(|key| self.keys.get(key)) {
-            return SubmitOutcome::Existing { id: *id, same_input: self.row(*id).new.digest == job.digest };
+            return SubmitOutcome::of_same_key(job, *id, &self.row(*id).new.digest);
         }
         let replaced = match self.take_name(now, job) {
             Ok(replaced) => replaced,
@@ -83,11 +77,7 @@ impl Inner {
     /// Inserts a job. One that is due and may be claimed at once is in neither the ready set nor the timers afterwards;
     /// returns the epoch of its claim.
     pub(super) fn insert_job(&mut self, now: Time, job: &NewJob, may_claim: bool) -> Option<Epoch> {
-        let due_at = match job.when {
-            When::Now => now,
-            When::After(delay) => now.plus(delay),
-            When::At(at) => at.max(now),
-        };
+        let due_at = job.when.due_at(now);
         self.jobs.insert(job.id, Row::new(job.clone(), now, due_at));
         self.count_live_child(job.id);
         if let Some(at) = job.deadline_at {

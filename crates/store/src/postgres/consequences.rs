@@ -332,9 +332,8 @@ async fn spawn_children(
     if outcomes.iter().any(Option::is_none) {
         return Err(Error::Unavailable("jobs with these keys are being pruned".into()).into());
     }
-    let is_inserted = |outcome: &Option<SubmitOutcome>| {
-        matches!(outcome, Some(SubmitOutcome::New { .. } | SubmitOutcome::Replaced { .. }))
-    };
+    let is_inserted =
+        |outcome: &Option<SubmitOutcome>| outcome.as_ref().is_some_and(SubmitOutcome::is_inserted);
     let inserted = jobs.iter().zip(&spawned).zip(&outcomes);
     let inserted = inserted.filter(|((_, spawned), outcome)| **spawned && is_inserted(outcome));
     branch_update::count_spawned(tx, inserted.map(|((job, _), _)| job)).await

@@ -96,11 +96,8 @@ impl Tx<'_> {
         step: &StepWrites,
         submitted: &[SubmitOutcome],
     ) -> Result<(), Error> {
-        let was_inserted = |outcome: &SubmitOutcome| {
-            matches!(outcome, SubmitOutcome::New { .. } | SubmitOutcome::Replaced { .. })
-        };
         let mut spawned: BTreeMap<BranchNo, i64> = BTreeMap::new();
-        for (child, _) in step.children.iter().zip(submitted).filter(|(_, outcome)| was_inserted(outcome)) {
+        for (child, _) in step.children.iter().zip(submitted).filter(|(_, outcome)| outcome.is_inserted()) {
             if let Some(position) = &child.branch_position {
                 *spawned.entry(position.branch).or_default() += i64::from(position.items);
             }

@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 
 use rusqlite::{CachedStatement, params};
-use windlass_model::{Epoch, JobId, NewJob, Rev, SubmitOutcome, Time, When, rank::rank};
+use windlass_model::{Epoch, JobId, NewJob, Rev, SubmitOutcome, Time, rank::rank};
 
 use super::{
     Sqlite,
@@ -84,7 +84,7 @@ pub(super) fn insert_jobs(
             }
             let row = NewRow {
                 lane: &lane,
-                due_at: due_at(job, now),
+                due_at: job.when.due_at(now),
                 serial_key: serial_key_of(job, &serial_keys),
             };
             if !row.insert(tx, &mut statement, now, job)? {
@@ -148,15 +148,6 @@ pub(super) fn insert_unplaced(
         NewRow { lane: &lane, due_at: now, serial_key: None }.insert(tx, &mut statement, now, job)?;
     }
     Ok(())
-}
-
-/// When a job is due that is submitted now.
-pub(super) fn due_at(job: &NewJob, now: Time) -> Time {
-    match job.when {
-        When::Now => now,
-        When::After(delay) => now.plus(delay),
-        When::At(at) => at.max(now),
-    }
 }
 
 /// The numbers of the jobs' serial keys, added with the slots they name, whatever becomes of the jobs.
