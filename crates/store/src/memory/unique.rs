@@ -1,7 +1,5 @@
 //! Unique names. Nothing is written when a job changes state: whoever wants a name checks the job that last took it.
 
-use windlass_model::Conflict;
-
 use super::*;
 use crate::control::outcome;
 
@@ -42,16 +40,8 @@ impl Inner {
         let holder = self.name_holder(now, job);
         if let Some(id) = holder {
             let same_input = self.row(id).new.digest == job.digest;
-            match unique.conflict {
-                Conflict::Keep => return Err(SubmitOutcome::Existing { id, same_input }),
-                Conflict::Reject => return Err(SubmitOutcome::Rejected { id }),
-                Conflict::Replace if self.state(id) == State::Running => {
-                    return Err(SubmitOutcome::Rejected { id });
-                }
-                Conflict::Replace | Conflict::CancelAndReplace => {
-                    self.cancel(now, id, columns::GRACE, &outcome::replaced(job.id));
-                }
-            }
+            unique.conflict.resolve(id, same_input, self.state(id) == State::Running)?;
+            self.cancel(now, id, columns::GRACE, &outcome::replaced(job.id));
         }
         self.set_holder(job);
         Ok(holder)
