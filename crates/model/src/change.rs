@@ -7,7 +7,8 @@ use std::{collections::HashSet, time::Duration};
 
 use crate::{
     BranchMember, BranchUpdate, ClaimNo, ClaimedJob, Epoch, Event, Failure, JobId, JournalEntry, NewJob,
-    Payload, Reason, Rev, State, Time, Unwind, Wait, WaitCondition, WorkerId, wait::UnreadableSignal,
+    Payload, Reason, Rev, State, Time, Unwind, Wait, WaitCondition, WorkerId, branch::cancels_children,
+    wait::UnreadableSignal,
 };
 
 /// Everything that one attempt, or one step of it, writes.
@@ -264,6 +265,34 @@ impl Outcome {
         }
     }
 
+    /// Whether the commit ends the claim although the attempt wanted to run the next step: `to_hold` says that the job is paused or
+    /// being cancelled. Then the commit's outcome is [`CommitOutcome::Halted`].
+    pub fn halts(&self, to_hold: bool) -> bool {
+        to_hold && *self == Outcome::Next
+    }
+
+    /// Returns the answer to a change that does not fit because its claim wrote the revision after it. `is_claimed`: the job is
+    /// still claimed under the epoch of the change.
+    ///
+    /// Then this change was committed before and its answer was lost. But if it would have ended the claim and the claim is open,
+    /// the claim wrote another change, and this one is fenced.
+    pub fn repeated(&self, is_claimed: bool) -> CommitOutcome {
+        match (self == &Outcome::Next, is_claimed) {
+            (true, false) => CommitOutcome::Halted,
+            (false, true) => CommitOutcome::Fenced,
+            _ => CommitOutcome::Committed,
+        }
+    }
+
+    /// Whether the children in branches of the job are cancelled with it; see [`crate::branch::cancels_children`].
+    pub fn cancels_children(&self) -> bool {
+        let reason = match self {
+            Outcome::Failed { reason, .. } => Some(*reason),
+            _ => None,
+        };
+        self.final_state().is_some_and(|state| cancels_children(state, reason))
+    }
+
     /// Whether the job has made progress. Progress consumes signals and resets the counts of attempts and retries.
     pub fn progresses(&self) -> bool {
         matches!(self, Outcome::Next | Outcome::Wait(_))
@@ -321,6 +350,31 @@ mod tests {
         assert_eq!(unchanged(Some(StepWrites { unchanged: true, ..StepWrites::default() })), Some(true));
         let partial = StepWrites { partial: true, unchanged: true, ..StepWrites::default() };
         assert_eq!(unchanged(Some(partial)), None);
+    }
+
+    #[test]
+    fn only_a_job_that_wants_to_continue_is_halted() {
+        let done = Outcome::Done(Payload::default());
+        assert!(Outcome::Next.halts(true) && !Outcome::Next.halts(false));
+        assert!(!done.halts(true) && !Outcome::Wait(Wait::YIELD).halts(true));
+    }
+
+    #[test]
+    fn a_repeated_change_was_committed_unless_its_claim_wrote_another() {
+        let done = Outcome::Done(Payload::default());
+        assert_eq!(done.repeated(false), CommitOutcome::Committed);
+        assert_eq!(done.repeated(true), CommitOutcome::Fenced, "it would have ended the claim");
+        assert_eq!(Outcome::Next.repeated(true), CommitOutcome::Committed);
+        assert_eq!(Outcome::Next.repeated(false), CommitOutcome::Halted);
+    }
+
+    #[test]
+    fn a_job_that_ends_by_itself_leaves_its_children_alone() {
+        let failed = |reason| Outcome::Failed { reason, failure: Failure::stop("x") };
+        assert!(Outcome::Cancelled(Failure::cancel("x")).cancels_children());
+        assert!(failed(Reason::Expired).cancels_children());
+        assert!(!failed(Reason::Exhausted).cancels_children());
+        assert!(!Outcome::Done(Payload::default()).cancels_children() && !Outcome::Next.cancels_children());
     }
 
     #[test]

@@ -1,8 +1,6 @@
 //! Commits: writing the changes of attempts. Here it is decided whether a change is written; see [`super::consequences`]
 //! for what it writes.
 
-use windlass_model::Outcome;
-
 use super::*;
 
 impl Inner {
@@ -17,12 +15,7 @@ impl Inner {
         let is_claimed = self.is_claimed((change.job, change.epoch));
         let written_by = (row.rev_epoch, row.worker, row.rev_claim);
         if row.rev.0 == change.rev.0 + 1 && written_by == (change.epoch, Some(change.worker), change.claim) {
-            return match (change.outcome == Outcome::Next, is_claimed) {
-                (true, false) => CommitOutcome::Halted,
-                // The claim wrote another change: this one would have ended the claim.
-                (false, true) => CommitOutcome::Fenced,
-                _ => CommitOutcome::Committed,
-            };
+            return change.outcome.repeated(is_claimed);
         }
         // A claim that is not recorded is settled, or was lost by a restore.
         let is_recorded = self.claims.contains_key(&(change.worker, change.claim));

@@ -1,5 +1,7 @@
 //! Ending a job, or starting to unwind it first.
 
+use windlass_model::branch::cancels_children;
+
 use super::*;
 
 impl Inner {
@@ -40,10 +42,9 @@ impl Inner {
         if failure.is_some() {
             row.failure = failure;
         }
-        let cancels_children = state == State::Cancelled || reason == Some(Reason::Expired);
         self.child_ended(id, now);
         self.branch_child_ended(id, state, now);
-        self.branch_parent_ended(id, cancels_children, now);
+        self.branch_parent_ended(id, cancels_children(state, reason), now);
     }
 
     /// Removes a job from wherever it is, with its holds and its serial slot.

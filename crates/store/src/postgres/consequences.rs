@@ -5,7 +5,7 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 
 use futures_util::future::{join, join4};
 use uuid::Uuid;
-use windlass_model::{Change, Event, JobId, NewJob, Outcome, Reason, Rev, SubmitOutcome};
+use windlass_model::{Change, Event, JobId, NewJob, Outcome, Rev, SubmitOutcome};
 
 use super::{
     Postgres, branch, branch_update,
@@ -46,9 +46,7 @@ fn ends_child(change: &Change) -> bool {
 /// Whether a change may cancel children in branches of its job: the job is cancelled or has expired, and may have opened branches
 /// before.
 fn may_cancel_children(change: &Change) -> bool {
-    let is_ended =
-        matches!(change.outcome, Outcome::Cancelled(_) | Outcome::Failed { reason: Reason::Expired, .. });
-    is_ended && change.rev > Rev(0)
+    change.outcome.cancels_children() && change.rev > Rev(0)
 }
 
 /// Whether a change has consequences, other than the counts of a branch.

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use rusqlite::{Row, params};
 use windlass_model::{
     BranchCounts, BranchMember, BranchNo, BranchWatch, Change, JobId, Reason, Rev, State, Time,
+    branch::cancels_children,
 };
 
 use super::{
@@ -103,8 +104,7 @@ impl Tx<'_> {
         let keys: Vec<BranchKey> = self.counts.borrow().keys().filter(|key| key.0 == id).copied().collect();
         keys.into_iter().try_for_each(|key| self.settle_count(key))?;
         self.execute(sql::branches::END_WATCHES, [id.as_bytes()])?;
-        let was_ended = state == State::Cancelled || member.reason == Some(Reason::Expired);
-        if was_ended
+        if cancels_children(state, member.reason)
             && self.execute(sql::branches::CANCEL_CHILDREN, params![id.as_bytes(), now.micros()])? > 0
         {
             self.bump_gate(TIMER_GATE_ID);

@@ -27,16 +27,9 @@ pub(super) struct Unapplied {
 }
 
 impl Unapplied {
-    /// The verdict on a change that was written before its answer was lost; `None` if it was not.
-    fn repeated_verdict(&self, change: &Change) -> Option<CommitOutcome> {
-        let next = change.outcome == Outcome::Next;
-        match (self.is_repeated, next, self.is_claimed) {
-            (false, ..) => None,
-            (true, true, false) => Some(CommitOutcome::Halted),
-            // The claim wrote another change: this one would have ended the claim.
-            (true, false, true) => None,
-            _ => Some(CommitOutcome::Committed),
-        }
+    /// The outcome of a change that was written before its answer was lost; `None` if it was not.
+    fn repeated_outcome(&self, change: &Change) -> Option<CommitOutcome> {
+        self.is_repeated.then(|| change.outcome.repeated(self.is_claimed))
     }
 }
 
@@ -70,7 +63,7 @@ pub(super) fn apply(
     if !tx.is_recorded(change.worker, change.claim)? {
         let unapplied = explain_unapplied(tx, change)?;
         return Ok(unapplied
-            .and_then(|unapplied| unapplied.repeated_verdict(change))
+            .and_then(|unapplied| unapplied.repeated_outcome(change))
             .unwrap_or(CommitOutcome::Fenced));
     }
     let has_dependents = change.outcome.ends() && (change.is_serial || change.parent.is_some());
@@ -98,13 +91,13 @@ pub(super) fn apply(
         return Ok(CommitOutcome::Committed);
     }
     let Some(unapplied) = explain_unapplied(tx, change)? else { return Ok(CommitOutcome::Fenced) };
-    if let Some(verdict) = unapplied.repeated_verdict(change) {
-        return Ok(verdict);
+    if let Some(outcome) = unapplied.repeated_outcome(change) {
+        return Ok(outcome);
     }
     if !unapplied.is_open {
         return Ok(CommitOutcome::Fenced);
     }
-    let is_halted = change.outcome == Outcome::Next && unapplied.placement.hold.is_some();
+    let is_halted = change.outcome.halts(unapplied.placement.hold.is_some());
     let mut placement = unapplied.placement;
     let ends = change.outcome.ends();
     if let Some(step) = step {
