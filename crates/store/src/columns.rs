@@ -37,8 +37,10 @@ pub(crate) const UNREADABLE_SHOWN: i64 = 20;
 /// The grace period of a running job that another job replaces.
 pub(crate) const GRACE: std::time::Duration = std::time::Duration::from_secs(10);
 
-/// The number of a live worker in the column `status` of workers.
+/// Numbers in the column `status` of workers; others are gone.
 pub(crate) const ALIVE: i16 = 0;
+#[cfg(feature = "sqlite")]
+pub(crate) const DEAD: i16 = 1;
 
 /// The final state behind a number; `None` for a live job.
 pub(crate) fn final_state(number: i16) -> Option<State> {

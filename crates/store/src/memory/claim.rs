@@ -1,6 +1,6 @@
 //! Claiming ready jobs.
 
-use windlass_model::ClaimedJob;
+use windlass_model::{ClaimedJob, LeaseState};
 
 use super::*;
 
@@ -9,10 +9,10 @@ impl Inner {
         if !request.kinds.is_empty() {
             self.queues.insert(request.queue.clone());
         }
-        match self.workers.get(&request.worker) {
-            Some(worker) if worker.has_lease(now) => {}
-            Some(worker) if worker.status == WorkerStatus::Alive => return Err(lease_ran_out()),
-            _ => return Err(Error::Dead),
+        match self.workers.get(&request.worker).map(|worker| worker.lease.state(now)) {
+            Some(LeaseState::Valid) => {}
+            Some(LeaseState::Lapsed) => return Err(Error::lease_lapsed()),
+            Some(LeaseState::Ended) | None => return Err(Error::Dead),
         }
         self.settle_claims(request.worker, &request.settled);
         let limit = if request.solo { 1 } else { request.limit };
@@ -117,9 +117,4 @@ impl Inner {
             unwind: row.unwind.clone(),
         }
     }
-}
-
-/// The error of a claim while the lease has run out and the worker was not declared dead.
-pub(crate) fn lease_ran_out() -> Error {
-    Error::Unavailable("this worker's lease has run out; it must renew before it claims".into())
 }

@@ -117,8 +117,8 @@ impl Inner {
             id: *id,
             name: worker.name.clone(),
             beacon: worker.liveness_file.clone(),
-            alive: worker.status == WorkerStatus::Alive,
-            lease_until: worker.lease_until,
+            alive: worker.lease.status == WorkerStatus::Alive,
+            lease_until: worker.lease.until,
             claims: claims(id),
             serves: worker.serves.clone(),
         };

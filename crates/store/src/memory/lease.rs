@@ -2,17 +2,12 @@
 
 use std::time::Duration;
 
+use windlass_model::LeaseState;
+
 use super::*;
 
 /// How long a worker that is gone is kept for people to see.
 const KEPT_AFTER_LEASE: Duration = Duration::from_secs(7 * 86_400);
-
-impl Worker {
-    /// Whether it may claim.
-    pub(super) fn has_lease(&self, now: Time) -> bool {
-        self.status == WorkerStatus::Alive && self.lease_until > now
-    }
-}
 
 impl Inner {
     /// Registers a worker, and deletes workers that are long gone. Returns whether its id was free.
@@ -21,12 +16,12 @@ impl Inner {
             return false;
         }
         let oldest = now.minus(KEPT_AFTER_LEASE);
-        self.workers.retain(|_, worker| worker.status != WorkerStatus::Gone || worker.lease_until >= oldest);
+        self.workers
+            .retain(|_, worker| worker.lease.status != WorkerStatus::Gone || worker.lease.until >= oldest);
         let worker = Worker {
             name: new.name.clone(),
             liveness_file: new.liveness_file.clone(),
-            lease_until: now.plus(new.lease),
-            status: WorkerStatus::Alive,
+            lease: Lease { status: WorkerStatus::Alive, until: now.plus(new.lease) },
             serves: new.serves.clone(),
         };
         self.workers.insert(new.id, worker);
@@ -41,15 +36,11 @@ impl Inner {
             }
         }
         let worker = self.workers.get_mut(&request.worker);
-        let Some(worker) = worker.filter(|worker| worker.status == WorkerStatus::Alive) else {
+        let Some(worker) = worker.filter(|worker| worker.lease.state(now) != LeaseState::Ended) else {
             return Renewal::Lost;
         };
-        worker.lease_until = now.plus(request.lease);
-        let lapsed = self.workers.values().any(|worker| match worker.status {
-            WorkerStatus::Alive => worker.lease_until <= now,
-            WorkerStatus::Dead => true,
-            WorkerStatus::Gone => false,
-        });
+        worker.lease.until = now.plus(request.lease);
+        let lapsed = self.workers.values().any(|worker| worker.lease.is_reapable(now));
         let claims = self.claims.keys().filter(|(worker, _)| *worker == request.worker);
         Renewal::Held { lapsed, claims: claims.map(|(_, number)| *number).collect() }
     }
@@ -87,7 +78,9 @@ impl Inner {
 
     pub(super) fn retire(&mut self, worker: WorkerId) -> usize {
         match self.workers.get_mut(&worker) {
-            Some(worker) if worker.status == WorkerStatus::Alive => worker.status = WorkerStatus::Gone,
+            Some(worker) if worker.lease.status == WorkerStatus::Alive => {
+                worker.lease.status = WorkerStatus::Gone;
+            }
             _ => return 0,
         }
         let numbers: Vec<_> = self.claims.keys().copied().filter(|(of, _)| *of == worker).collect();

@@ -34,7 +34,6 @@ mod unwind;
 mod views;
 mod wait;
 
-pub(crate) use claim::lease_ran_out;
 pub(crate) use reap::lost;
 pub(crate) use timers::expired;
 
@@ -45,11 +44,11 @@ use std::{
 };
 
 use windlass_model::{
-    Change, ClaimNo, CommitOutcome, Epoch, Event, Failure, JobClaim, JobId, Limits, NewJob, NewSignal,
-    Payload, Reason, Rev, Signal, State, SubmitOutcome, Time, Unwind, WaitCondition, WorkerId,
+    Change, ClaimNo, CommitOutcome, Epoch, Event, Failure, JobClaim, JobId, Lease, Limits, NewJob, NewSignal,
+    Payload, Reason, Rev, Signal, State, SubmitOutcome, Time, Unwind, WaitCondition, WorkerId, WorkerStatus,
 };
 
-use self::rows::{Bucket, Claim, Hold, Inner, Lane, PendingCancel, Row, Timer, Worker, WorkerStatus};
+use self::rows::{Bucket, Claim, Hold, Inner, Lane, PendingCancel, Row, Timer, Worker};
 use crate::{
     Actor, Attempt, AuditEntry, Backend, CANCEL_GATE, CancelRequest, ClaimBatch, ClaimOnSubmit, ClaimRequest,
     Error, Execution, Fut, JobEnd, Maintenance, NewWorker, Now, Pause, PollReport, Prune, Pruned, ReapReport,

@@ -1,6 +1,7 @@
 //! Reaping: returning the jobs of dead workers.
 
 use windlass_model::{
+    LeaseState,
     crash::{AfterDeath, after_death},
     failure::class,
 };
@@ -11,9 +12,13 @@ impl Inner {
     pub(super) fn reap(&mut self, now: Time, request: &ReapRequest) -> ReapReport {
         let mut report = ReapReport::default();
         for (id, worker) in &mut self.workers {
-            let is_dead = request.dead.contains(id) || (request.lapsed && worker.lease_until <= now);
-            if worker.status == WorkerStatus::Alive && is_dead {
-                worker.status = WorkerStatus::Dead;
+            let is_dead = match worker.lease.state(now) {
+                LeaseState::Valid => request.dead.contains(id),
+                LeaseState::Lapsed => request.dead.contains(id) || request.lapsed,
+                LeaseState::Ended => false,
+            };
+            if is_dead {
+                worker.lease.status = WorkerStatus::Dead;
                 report.workers.push(*id);
             }
         }
@@ -30,8 +35,8 @@ impl Inner {
         report.more = self.claims.keys().any(|claim| self.is_dead(claim));
         let with_claims: BTreeSet<WorkerId> = self.claims.keys().map(|(worker, _)| *worker).collect();
         for (id, worker) in &mut self.workers {
-            if worker.status == WorkerStatus::Dead && !with_claims.contains(id) {
-                worker.status = WorkerStatus::Gone;
+            if worker.lease.status == WorkerStatus::Dead && !with_claims.contains(id) {
+                worker.lease.status = WorkerStatus::Gone;
             }
         }
         report
@@ -39,7 +44,7 @@ impl Inner {
 
     /// Whether a claim is one of a dead worker.
     fn is_dead(&self, (worker, _): &(WorkerId, ClaimNo)) -> bool {
-        self.workers.get(worker).is_some_and(|worker| worker.status == WorkerStatus::Dead)
+        self.workers.get(worker).is_some_and(|worker| worker.lease.status == WorkerStatus::Dead)
     }
 
     fn return_job(

@@ -159,20 +159,10 @@ pub(super) struct Claim {
     pub(super) claimed_at: Time,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum WorkerStatus {
-    Alive,
-    /// It was declared dead, and has claims that are not reaped.
-    Dead,
-    /// It has retired, or is dead and has no claims left.
-    Gone,
-}
-
 pub(super) struct Worker {
     pub(super) name: String,
     pub(super) liveness_file: Option<String>,
-    pub(super) lease_until: Time,
-    pub(super) status: WorkerStatus,
+    pub(super) lease: Lease,
     pub(super) serves: Vec<Serves>,
 }
 

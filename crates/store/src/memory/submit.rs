@@ -16,7 +16,7 @@ impl Inner {
             .map(|claim| claim.jobs.iter().map(|(id, _)| *id).collect())
             .unwrap_or_default();
         let has_lease = |claim: &ClaimOnSubmit| {
-            self.workers.get(&claim.worker).is_some_and(|worker| worker.has_lease(now))
+            self.workers.get(&claim.worker).is_some_and(|worker| worker.lease.is_valid(now))
         };
         let claim_on_submit = requested_claim.filter(has_lease);
         self.queues.extend(jobs.iter().map(|job| job.queue.clone()));

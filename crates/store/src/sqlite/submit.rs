@@ -8,6 +8,7 @@ use windlass_model::{Epoch, JobId, NewJob, Rev, SubmitOutcome, Time, rank::rank}
 use super::{
     Sqlite,
     claim::read_claim,
+    lease,
     rate::{self, Buckets},
     serial::Placement,
     signal, sql,
@@ -16,7 +17,7 @@ use super::{
 };
 use crate::{
     ClaimOnSubmit, Error, Now,
-    columns::{self, ALIVE, DEADLINE, ExistingJobs, Inserted, WAKE},
+    columns::{self, DEADLINE, ExistingJobs, Inserted, WAKE},
     intern::Lane,
 };
 
@@ -263,11 +264,9 @@ fn exists(tx: &Tx<'_>, lane: &Lane, job: &NewJob) -> Result<bool, Error> {
 
 /// Whether the worker may claim the jobs it submits.
 fn has_lease(tx: &Tx<'_>, claim_on_submit: ClaimOnSubmit, now: Time) -> Result<bool, Error> {
-    let worker =
-        tx.query_one(sql::claim::READ_WORKER, params![claim_on_submit.worker.0, None::<i32>], |row| {
-            Ok((row.get::<_, i16>(0)?, row.get::<_, i64>(1)?))
-        })?;
-    Ok(worker.is_some_and(|(status, lease_until)| status == ALIVE && lease_until > now.micros()))
+    let params = params![claim_on_submit.worker.0, None::<i32>];
+    let lease = tx.query_one(sql::claim::READ_WORKER, params, lease::read)?;
+    Ok(lease.is_some_and(|lease| lease.is_valid(now)))
 }
 
 /// Reads the jobs that have the ids or keys of those that were not inserted.
