@@ -34,9 +34,6 @@ mod unwind;
 mod views;
 mod wait;
 
-pub(crate) use reap::lost;
-pub(crate) use timers::expired;
-
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::{Arc, Mutex, MutexGuard},

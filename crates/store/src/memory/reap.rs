@@ -2,8 +2,7 @@
 
 use windlass_model::{
     LeaseState,
-    crash::{AfterDeath, after_death},
-    failure::class,
+    crash::{AfterDeath, after_death, lost},
 };
 
 use super::*;
@@ -77,13 +76,4 @@ impl Inner {
             }
         }
     }
-}
-
-/// The failure in the history of a job whose worker died.
-pub(crate) fn lost(worker: WorkerId, solo: bool) -> Failure {
-    let message = match solo {
-        true => format!("worker {worker} was lost while it ran this job alone"),
-        false => format!("worker {worker} was lost with this job among its claims"),
-    };
-    Failure::retry(message).class(class::LOST)
 }

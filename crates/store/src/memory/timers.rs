@@ -1,7 +1,5 @@
 //! Firing due timers.
 
-use windlass_model::failure::class;
-
 use super::*;
 
 impl Inner {
@@ -23,7 +21,7 @@ impl Inner {
                     report.woken += 1;
                 }
                 Timer::Deadline => {
-                    let unwind = Unwind { reason: Some(Reason::Expired), failure: expired(at) };
+                    let unwind = Unwind { reason: Some(Reason::Expired), failure: Failure::expired(at) };
                     self.end_or_unwind(id, Event::Expire, unwind, now);
                     report.expired += 1;
                 }
@@ -40,9 +38,4 @@ impl Inner {
         report.next_at = ticks.filter_map(|stored| stored.next_at).chain(timer).min();
         report
     }
-}
-
-/// The failure of a job whose deadline has passed.
-pub(crate) fn expired(at: Time) -> Failure {
-    Failure::stop(format!("the deadline {at} passed before the job had ended")).class(class::EXPIRED)
 }
