@@ -5,12 +5,17 @@
 //! parent's [`BranchWatch`], the store sends the parent a signal. [`crate::merge`] makes the watches and decides when a merge is
 //! over. [`crate::poll`] finds what a crash between two commits left undone.
 
+mod counts;
+mod refusal;
+
+pub use refusal::items_refusal;
+
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Invalid, JobId, Payload, State,
+    Invalid, JobId, Payload, Reason, State,
     limits::{MAX_KEY_BYTES, check_name, check_text, invalid, quoted},
 };
 
@@ -125,6 +130,12 @@ pub fn check_branch(what: &str, name: &str) -> Result<(), Invalid> {
     Ok(())
 }
 
+/// Whether the live children in branches of a job are cancelled when it ends like this, unless it has merged the branch: it was
+/// cancelled, or its deadline passed. A job that ends by itself decides that when it merges.
+pub fn cancels_children(state: State, reason: Option<Reason>) -> bool {
+    state == State::Cancelled || reason == Some(Reason::Expired)
+}
+
 /// What a parent waits for in a branch. When the first of these counts is reached, the store sends the parent one
 /// [`BRANCH_SIGNAL`] and deletes the watch.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
@@ -237,6 +248,15 @@ mod tests {
         assert!(watch(Some(5), Some(2), None).is_met(&counts));
         assert!(watch(None, None, Some(6)).is_met(&counts));
         assert!(watch(None, None, Some(0)).is_met(&BranchCounts::default()), "nothing to wait for");
+    }
+
+    #[test]
+    fn children_are_cancelled_with_a_job_that_is_ended_from_outside() {
+        assert!(cancels_children(State::Cancelled, None));
+        assert!(cancels_children(State::Failed, Some(Reason::Expired)));
+        assert!(!cancels_children(State::Failed, Some(Reason::Poison)), "it may be retried, and finds them");
+        assert!(!cancels_children(State::Failed, Some(Reason::Exhausted)));
+        assert!(!cancels_children(State::Done, None));
     }
 
     #[test]

@@ -7,7 +7,8 @@ use std::{collections::HashSet, time::Duration};
 
 use crate::{
     BranchMember, BranchUpdate, ClaimNo, ClaimedJob, Epoch, Event, Failure, JobId, JournalEntry, NewJob,
-    Payload, Reason, Rev, State, Time, Unwind, Wait, WaitCondition, WorkerId, wait::UnreadableSignal,
+    Payload, Reason, Rev, State, Time, Unwind, Wait, WaitCondition, WorkerId, branch::cancels_children,
+    wait::UnreadableSignal,
 };
 
 /// Everything that one attempt, or one step of it, writes.
@@ -72,6 +73,32 @@ impl Change {
             branch_member: job.branch_member,
             step: None,
             outcome,
+        }
+    }
+
+    /// Whether the job is in the same stage with the same data as before; then the step counts as an attempt instead of resetting
+    /// the counts of attempts and retries. `None` if the step is only a part of an attempt: then wait and counts stay as they are.
+    pub fn stage_unchanged(&self) -> Option<bool> {
+        match self.step.as_deref() {
+            Some(step) if step.partial => None,
+            step => Some(step.is_some_and(|step| step.unchanged)),
+        }
+    }
+
+    /// Returns the jobs that it submits.
+    pub fn submitted_jobs(&self) -> impl Iterator<Item = &NewJob> + Clone {
+        self.step.iter().flat_map(|step| step.children.iter().chain(&step.promoted))
+    }
+
+    /// Returns one of its children as it is submitted. The wait of this job counts its end, or this job is sent its end as a signal,
+    /// or its branch counts it.
+    pub fn child(&self, job: &NewJob) -> NewJob {
+        let signals_end = self.step.as_ref().is_some_and(|step| step.signal_child_ends);
+        let parent_rev = if signals_end { Rev::SIGNALLED } else { Rev(self.rev.0 + 1) };
+        NewJob {
+            parent: Some(self.job),
+            parent_rev: Some(parent_rev).filter(|_| job.branch_position.is_none()),
+            ..job.clone()
         }
     }
 
@@ -238,6 +265,34 @@ impl Outcome {
         }
     }
 
+    /// Whether the commit ends the claim although the attempt wanted to run the next step: `to_hold` says that the job is paused or
+    /// being cancelled. Then the commit's outcome is [`CommitOutcome::Halted`].
+    pub fn halts(&self, to_hold: bool) -> bool {
+        to_hold && *self == Outcome::Next
+    }
+
+    /// Returns the answer to a change that does not fit because its claim wrote the revision after it. `is_claimed`: the job is
+    /// still claimed under the epoch of the change.
+    ///
+    /// Then this change was committed before and its answer was lost. But if it would have ended the claim and the claim is open,
+    /// the claim wrote another change, and this one is fenced.
+    pub fn repeated(&self, is_claimed: bool) -> CommitOutcome {
+        match (self == &Outcome::Next, is_claimed) {
+            (true, false) => CommitOutcome::Halted,
+            (false, true) => CommitOutcome::Fenced,
+            _ => CommitOutcome::Committed,
+        }
+    }
+
+    /// Whether the children in branches of the job are cancelled with it; see [`crate::branch::cancels_children`].
+    pub fn cancels_children(&self) -> bool {
+        let reason = match self {
+            Outcome::Failed { reason, .. } => Some(*reason),
+            _ => None,
+        };
+        self.final_state().is_some_and(|state| cancels_children(state, reason))
+    }
+
     /// Whether the job has made progress. Progress consumes signals and resets the counts of attempts and retries.
     pub fn progresses(&self) -> bool {
         matches!(self, Outcome::Next | Outcome::Wait(_))
@@ -270,4 +325,77 @@ pub enum CommitOutcome {
     /// The store can never write this change, for the reason given. Nothing of it was written; the other changes of its batch
     /// are not affected.
     Refused(String),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{BranchNo, BranchPosition};
+
+    fn job(number: u32) -> NewJob {
+        NewJob::new(JobId::from_parts(1, number, 1), "k", "q", Payload::default())
+    }
+
+    fn change(outcome: Outcome, step: Option<StepWrites>) -> Change {
+        let claimed = job(1).claimed_at_submit(ClaimNo(1), Epoch(0), Time(0));
+        let change = Change::new(&claimed, WorkerId(1), Time(0), outcome);
+        Change { rev: Rev(4), step: step.map(Box::new), ..change }
+    }
+
+    #[test]
+    fn a_step_is_unchanged_only_if_it_says_so_and_a_part_of_an_attempt_never() {
+        let unchanged = |step| change(Outcome::Next, step).stage_unchanged();
+        assert_eq!(unchanged(None), Some(false));
+        assert_eq!(unchanged(Some(StepWrites::default())), Some(false));
+        assert_eq!(unchanged(Some(StepWrites { unchanged: true, ..StepWrites::default() })), Some(true));
+        let partial = StepWrites { partial: true, unchanged: true, ..StepWrites::default() };
+        assert_eq!(unchanged(Some(partial)), None);
+    }
+
+    #[test]
+    fn only_a_job_that_wants_to_continue_is_halted() {
+        let done = Outcome::Done(Payload::default());
+        assert!(Outcome::Next.halts(true) && !Outcome::Next.halts(false));
+        assert!(!done.halts(true) && !Outcome::Wait(Wait::YIELD).halts(true));
+    }
+
+    #[test]
+    fn a_repeated_change_was_committed_unless_its_claim_wrote_another() {
+        let done = Outcome::Done(Payload::default());
+        assert_eq!(done.repeated(false), CommitOutcome::Committed);
+        assert_eq!(done.repeated(true), CommitOutcome::Fenced, "it would have ended the claim");
+        assert_eq!(Outcome::Next.repeated(true), CommitOutcome::Committed);
+        assert_eq!(Outcome::Next.repeated(false), CommitOutcome::Halted);
+    }
+
+    #[test]
+    fn a_job_that_ends_by_itself_leaves_its_children_alone() {
+        let failed = |reason| Outcome::Failed { reason, failure: Failure::stop("x") };
+        assert!(Outcome::Cancelled(Failure::cancel("x")).cancels_children());
+        assert!(failed(Reason::Expired).cancels_children());
+        assert!(!failed(Reason::Exhausted).cancels_children());
+        assert!(!Outcome::Done(Payload::default()).cancels_children() && !Outcome::Next.cancels_children());
+    }
+
+    #[test]
+    fn a_change_submits_its_children_and_what_it_promotes() {
+        let step =
+            StepWrites { children: vec![job(2), job(3)], promoted: vec![job(4)], ..StepWrites::default() };
+        let change = change(Outcome::Next, Some(step));
+        let ids: Vec<JobId> = change.submitted_jobs().map(|job| job.id).collect();
+        assert_eq!(ids, [job(2).id, job(3).id, job(4).id]);
+    }
+
+    #[test]
+    fn the_end_of_a_child_is_counted_by_the_wait_or_by_a_branch_or_is_a_signal() {
+        let counted = change(Outcome::Next, Some(StepWrites::default())).child(&job(2));
+        assert_eq!((counted.parent, counted.parent_rev), (Some(job(1).id), Some(Rev(5))));
+        let step = StepWrites { signal_child_ends: true, ..StepWrites::default() };
+        let signalling = change(Outcome::Next, Some(step));
+        assert_eq!(signalling.child(&job(2)).parent_rev, Some(Rev::SIGNALLED));
+        let position = BranchPosition { branch: BranchNo(1), spawn: 0, item: String::new(), items: 1 };
+        let in_branch = NewJob { branch_position: Some(Box::new(position)), ..job(2) };
+        let child = signalling.child(&in_branch);
+        assert_eq!((child.parent, child.parent_rev), (Some(job(1).id), None));
+    }
 }

@@ -9,6 +9,8 @@
 
 use std::time::Duration;
 
+use crate::{Failure, WorkerId, failure::class};
+
 /// After how many deaths while running alone a job fails as poison.
 ///
 /// Three: one may be the machine's fault and two bad luck.
@@ -50,6 +52,15 @@ pub fn after_death(worker_deaths: u16, solo_crashes: u16, alone: bool, cap: u16)
     }
 }
 
+/// Returns the failure that is kept in the history of a job whose worker died; `alone` is whether the job ran alone.
+pub fn lost(worker: WorkerId, alone: bool) -> Failure {
+    let message = match alone {
+        true => format!("worker {worker} was lost while it ran this job alone"),
+        false => format!("worker {worker} was lost with this job among its claims"),
+    };
+    Failure::retry(message).class(class::LOST)
+}
+
 /// Returns how long a job waits to run alone at most, and how long it then runs alone at most.
 pub fn solo_time(worker_deaths: u16) -> Duration {
     // Fifteen doublings of a second are nine hours.
@@ -69,6 +80,13 @@ mod tests {
         assert_eq!(after_death(1, 1, true, 3), suspect(2, 2));
         assert_eq!(after_death(2, 2, true, 3), poison(3, 3));
         assert_eq!(after_death(0, 0, true, 0), poison(1, 1));
+    }
+
+    #[test]
+    fn the_failure_of_a_lost_worker_says_whether_the_job_ran_alone() {
+        let (alone, among) = (lost(WorkerId(7), true), lost(WorkerId(7), false));
+        assert!(alone.message.contains("alone") && among.message.contains("among its claims"));
+        assert_eq!((&*alone.class, &*among.class), (class::LOST, class::LOST));
     }
 
     #[test]

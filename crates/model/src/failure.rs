@@ -7,6 +7,8 @@ use std::{borrow::Cow, fmt};
 
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
+use crate::Time;
+
 /// What follows from a [`Failure`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -76,6 +78,12 @@ impl Failure {
     /// Makes a failure that no further attempt can fix: it fails the job.
     pub fn stop(message: impl fmt::Display) -> Failure {
         Failure { then: OnFailure::Stop, ..Failure::retry(message) }
+    }
+
+    /// Makes the failure of a job whose deadline passed.
+    pub fn expired(deadline_at: Time) -> Failure {
+        let message = format!("the deadline {deadline_at} passed before the job had ended");
+        Failure::stop(message).class(class::EXPIRED)
     }
 
     /// Makes a failure that cancels the job.
@@ -183,5 +191,17 @@ impl fmt::Display for Reason {
             Reason::Refused => "refused",
             Reason::Diverged => "diverged",
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_passed_deadline_fails_the_job_and_is_named() {
+        let failure = Failure::expired(Time(0));
+        assert_eq!((&*failure.class, failure.then), (class::EXPIRED, OnFailure::Stop));
+        assert!(failure.message.contains("1970-01-01"), "{}", failure.message);
     }
 }

@@ -49,6 +49,17 @@ pub enum When {
     At(Time),
 }
 
+impl When {
+    /// Returns when a job is due that is submitted now.
+    pub fn due_at(self, now: Time) -> Time {
+        match self {
+            When::Now => now,
+            When::After(delay) => now.plus(delay),
+            When::At(at) => at.max(now),
+        }
+    }
+}
+
 /// Settings of one job. A policy set here overrides the one of the job's kind.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct Settings {
@@ -244,6 +255,28 @@ pub enum SubmitOutcome {
     IdTaken,
 }
 
+impl SubmitOutcome {
+    /// Whether the submit inserted the job.
+    pub fn is_inserted(&self) -> bool {
+        matches!(self, SubmitOutcome::New { .. } | SubmitOutcome::Replaced { .. })
+    }
+
+    /// Returns the outcome for a job whose id exists, with a job of this digest. `was_claimed`: an earlier send of this submit
+    /// inserted that job and claimed it, and the answer was lost; its worker must learn of the claim.
+    pub fn of_same_id(job: &NewJob, digest: &[u8; 16], was_claimed: bool) -> SubmitOutcome {
+        match *digest == job.digest {
+            true if was_claimed => SubmitOutcome::New { claimed: Some(Epoch(0)) },
+            true => SubmitOutcome::Repeated,
+            false => SubmitOutcome::IdTaken,
+        }
+    }
+
+    /// Returns the outcome for a job whose key belongs to another job, which has this digest.
+    pub fn of_same_key(job: &NewJob, id: JobId, digest: &[u8; 16]) -> SubmitOutcome {
+        SubmitOutcome::Existing { id, same_input: *digest == job.digest }
+    }
+}
+
 /// One claimed job and the claim it is in, as a worker names it to the store.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct JobClaim {
@@ -357,5 +390,55 @@ impl ClaimedJob {
     pub fn visible_signals(&self) -> Vec<&Signal> {
         let indexes = self.wait.as_ref().map(|wait| wait.select_signals(&self.inbox)).unwrap_or_default();
         indexes.into_iter().map(|index| &self.inbox[index]).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn job(number: u32) -> NewJob {
+        let input = Payload::json(number.to_string().into_bytes());
+        NewJob::new(JobId::from_parts(1, number, 1), "k", "q", input)
+    }
+
+    #[test]
+    fn a_job_is_never_due_before_its_submit() {
+        let now = Time(1_000_000);
+        assert_eq!(When::Now.due_at(now), now);
+        assert_eq!(When::After(Duration::from_secs(2)).due_at(now), Time(3_000_000));
+        assert_eq!(When::At(Time(5_000_000)).due_at(now), Time(5_000_000));
+        assert_eq!(When::At(Time(5)).due_at(now), now, "a time in the past means at once");
+    }
+
+    #[test]
+    fn a_submit_with_an_existing_id_is_a_repeat_only_with_the_same_input() {
+        let (one, other) = (job(1), job(2));
+        assert_eq!(SubmitOutcome::of_same_id(&one, &one.digest, false), SubmitOutcome::Repeated);
+        let claimed = SubmitOutcome::New { claimed: Some(Epoch(0)) };
+        assert_eq!(SubmitOutcome::of_same_id(&one, &one.digest, true), claimed);
+        for was_claimed in [false, true] {
+            let outcome = SubmitOutcome::of_same_id(&one, &other.digest, was_claimed);
+            assert_eq!(outcome, SubmitOutcome::IdTaken);
+        }
+    }
+
+    #[test]
+    fn a_submit_with_an_existing_key_returns_that_job() {
+        let (one, other) = (job(1), job(2));
+        let outcome = |digest| SubmitOutcome::of_same_key(&one, other.id, digest);
+        assert_eq!(outcome(&one.digest), SubmitOutcome::Existing { id: other.id, same_input: true });
+        assert_eq!(outcome(&other.digest), SubmitOutcome::Existing { id: other.id, same_input: false });
+    }
+
+    #[test]
+    fn only_new_and_replacing_jobs_are_inserted() {
+        let id = job(1).id;
+        let inserted = [SubmitOutcome::New { claimed: None }, SubmitOutcome::Replaced { id }];
+        assert!(inserted.iter().all(SubmitOutcome::is_inserted));
+        let existing = SubmitOutcome::Existing { id, same_input: true };
+        let others =
+            [SubmitOutcome::Repeated, existing, SubmitOutcome::Rejected { id }, SubmitOutcome::IdTaken];
+        assert!(!others.iter().any(SubmitOutcome::is_inserted));
     }
 }

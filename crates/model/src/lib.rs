@@ -25,6 +25,7 @@
 //! Attempts that go wrong:
 //! - [`failure`]: errors as they are kept, and the reasons why jobs fail
 //! - [`retry`]: whether and when a failed attempt is repeated
+//! - [`lease`]: until when a worker may claim
 //! - [`crash`]: what happens to a job whose worker died
 //!
 //! Flow control:
@@ -49,6 +50,7 @@ pub mod time;
 
 pub mod crash;
 pub mod failure;
+pub mod lease;
 pub mod retry;
 
 pub mod calendar;
@@ -74,6 +76,7 @@ pub use failure::{Failure, Reason};
 pub use id::{ClaimNo, Epoch, JobId, Rev, WorkerId};
 pub use job::{ClaimedJob, JobClaim, KindVersion, NewJob, Payload, Settings, SubmitOutcome, When};
 pub use journal::{JournalEntry, Unwind};
+pub use lease::{Lease, LeaseState, WorkerStatus};
 pub use limits::{Invalid, Limits};
 pub use merge::Merge;
 pub use poll::BranchPoll;

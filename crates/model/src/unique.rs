@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 
-use crate::{State, Time};
+use crate::{JobId, State, SubmitOutcome, Time};
 
 /// A set of states.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -71,6 +71,21 @@ pub enum Conflict {
     Replace,
     /// Like `Replace`, but a running job gets a cancel request.
     CancelAndReplace,
+}
+
+impl Conflict {
+    /// Decides about a submit whose name the job `holder` holds: `Err` is the outcome of the submit, which is not inserted. `Ok` lets
+    /// it take the name; then the store must cancel the holder. `same_input`: both have the same input.
+    ///
+    /// A store that reads the holder's state before it has locked the holder must check again whether it runs.
+    pub fn resolve(self, holder: JobId, same_input: bool, is_running: bool) -> Result<(), SubmitOutcome> {
+        match self {
+            Conflict::Keep => Err(SubmitOutcome::Existing { id: holder, same_input }),
+            Conflict::Reject => Err(SubmitOutcome::Rejected { id: holder }),
+            Conflict::Replace if is_running => Err(SubmitOutcome::Rejected { id: holder }),
+            Conflict::Replace | Conflict::CancelAndReplace => Ok(()),
+        }
+    }
 }
 
 /// A unique name, and when a job holds it.
@@ -147,6 +162,21 @@ mod tests {
         unique.within = Some(minute);
         assert!(unique.holds(State::Ready, begin, begin));
         assert!(!unique.holds(State::Ready, begin, begin.plus(minute)));
+    }
+
+    #[test]
+    fn a_conflict_keeps_rejects_or_replaces_the_holder_of_the_name() {
+        let id = JobId::from_parts(1, 1, 1);
+        for is_running in [false, true] {
+            for same_input in [false, true] {
+                let resolve = |conflict: Conflict| conflict.resolve(id, same_input, is_running);
+                assert_eq!(resolve(Conflict::Keep), Err(SubmitOutcome::Existing { id, same_input }));
+                assert_eq!(resolve(Conflict::Reject), Err(SubmitOutcome::Rejected { id }));
+                let rejected = if is_running { Err(SubmitOutcome::Rejected { id }) } else { Ok(()) };
+                assert_eq!(resolve(Conflict::Replace), rejected, "only a job that does not run is replaced");
+                assert_eq!(resolve(Conflict::CancelAndReplace), Ok(()));
+            }
+        }
     }
 
     #[test]

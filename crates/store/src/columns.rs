@@ -38,8 +38,10 @@ pub(crate) const UNREADABLE_SHOWN: i64 = 20;
 /// The grace period of a running job that another job replaces.
 pub(crate) const GRACE: std::time::Duration = std::time::Duration::from_secs(10);
 
-/// The number of a live worker in the column `status` of workers.
+/// Numbers in the column `status` of workers; others are gone.
 pub(crate) const ALIVE: i16 = 0;
+#[cfg(feature = "sqlite")]
+pub(crate) const DEAD: i16 = 1;
 
 /// The final state behind a number; `None` for a live job.
 pub(crate) fn final_state(number: i16) -> Option<State> {
@@ -229,16 +231,11 @@ pub(crate) fn submit_outcomes(
                 return Some(SubmitOutcome::New { claimed: claimed.then_some(Epoch(0)) });
             }
             if let Some(digest) = found.ids.get(&job.id) {
-                return Some(match *digest == job.digest {
-                    true if first && found.claimed_before.contains(&job.id) => {
-                        SubmitOutcome::New { claimed: Some(Epoch(0)) }
-                    }
-                    true => SubmitOutcome::Repeated,
-                    false => SubmitOutcome::IdTaken,
-                });
+                let was_claimed = first && found.claimed_before.contains(&job.id);
+                return Some(SubmitOutcome::of_same_id(job, digest, was_claimed));
             }
             let (id, digest) = found.keys.get(&(job.kind.kind.clone(), job.key.clone()?))?;
-            Some(SubmitOutcome::Existing { id: *id, same_input: *digest == job.digest })
+            Some(SubmitOutcome::of_same_key(job, *id, digest))
         })
         .collect()
 }

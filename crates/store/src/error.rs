@@ -42,6 +42,11 @@ impl Error {
         }
     }
 
+    /// The error of a claim while the worker's lease has run out and it was not declared dead.
+    pub(crate) fn lease_lapsed() -> Error {
+        Error::Unavailable("this worker's lease has run out; it must renew before it claims".into())
+    }
+
     /// Whether the same call may succeed later.
     pub fn is_retryable(&self) -> bool {
         matches!(self, Error::Unavailable(_))

@@ -1,4 +1,4 @@
-//! A diagnosis of the memory store: it has no database, and whoever uses it sees its jobs end.
+//! The diagnosis of the memory store: it has no database to check.
 
 use super::*;
 use crate::{BranchHealth, Database, Diagnose, OldestReady};

@@ -1,122 +1,155 @@
-//! Schedules: what is submitted by the calendar.
+//! Schedules: jobs that a calendar submits.
 
-use windlass_model::{Schedule, calendar::Overlap};
+use windlass_model::{
+    Schedule,
+    calendar::{Missed, Overlap},
+};
 
 use super::*;
-use crate::{ControlOutcome, Miss, control::outcome};
+use crate::{ControlOutcome, Miss, ScheduleView, control::outcome};
 
-pub(super) struct Kept {
+/// A schedule as it is stored.
+pub(super) struct StoredSchedule {
     pub(super) schedule: Schedule,
     pub(super) next_at: Option<Time>,
     pub(super) paused: Option<Pause>,
     pub(super) last_job: Option<JobId>,
+    /// The jobs that it submitted, by tick.
     pub(super) firings: BTreeMap<Time, JobId>,
     pub(super) misses: Vec<Miss>,
 }
 
 impl Inner {
-    /// Fires every schedule that is due; answers how many jobs were submitted.
-    pub(super) fn fire(&mut self, now: Time) -> usize {
-        let due = |kept: &Kept| kept.paused.is_none() && kept.next_at.is_some_and(|at| at <= now);
-        let names: Vec<String> =
-            self.schedules.iter().filter(|(_, kept)| due(kept)).map(|(name, _)| name.clone()).collect();
+    /// Fires schedules that are due. Returns how many jobs were submitted.
+    pub(super) fn fire_schedules(&mut self, now: Time) -> usize {
+        let is_due = |stored: &StoredSchedule| {
+            stored.paused.is_none() && stored.next_at.is_some_and(|next_at| next_at <= now)
+        };
+        let due = self.schedules.iter().filter(|(_, stored)| is_due(stored));
+        let names: Vec<String> = due.map(|(name, _)| name.clone()).collect();
         let mut fired = 0;
         for name in names {
-            let kept = &self.schedules[&name];
-            let (schedule, next_at) = (kept.schedule.clone(), kept.next_at.expect("is due"));
-            let tick = columns::tick(&schedule, next_at, now, self.is_busy(kept));
+            let stored = &self.schedules[&name];
+            let (schedule, next_at) = (stored.schedule.clone(), stored.next_at.unwrap_or(now));
+            let tick = columns::tick(&schedule, next_at, now, self.is_busy(stored));
             fired += tick.fire.len();
             for at in tick.fire {
-                self.fire_one(&schedule, at, now);
+                self.fire_tick(&schedule, at, now);
             }
-            let kept = self.schedules.get_mut(&name).expect("listed above");
-            kept.next_at = tick.next_at;
+            let stored = self.schedules.get_mut(&name).expect("listed above");
+            stored.next_at = tick.next_at;
             for (missed, why) in tick.missed {
-                kept.miss(now, missed, why);
+                stored.record_miss(now, missed, why);
             }
         }
         fired
     }
 
-    fn is_busy(&self, kept: &Kept) -> bool {
-        kept.last_job.and_then(|id| self.jobs.get(&id)).is_some_and(|row| row.ended.is_none())
+    /// Whether the last job of a schedule is live.
+    fn is_busy(&self, stored: &StoredSchedule) -> bool {
+        stored.last_job.and_then(|id| self.jobs.get(&id)).is_some_and(Row::is_live)
     }
 
-    fn fire_one(&mut self, schedule: &Schedule, tick: Time, now: Time) -> JobId {
+    /// Submits the job of one tick.
+    fn fire_tick(&mut self, schedule: &Schedule, tick: Time, now: Time) -> JobId {
         let job = schedule.job(tick);
         let last = self.schedules[&schedule.name].last_job.filter(|id| self.jobs.contains_key(id));
         if let (Overlap::CancelPrevious, Some(last)) = (schedule.overlap, last) {
             self.cancel(now, last, columns::GRACE, &outcome::next_tick(&schedule.name));
         }
-        self.submit(now, std::slice::from_ref(&job), None);
-        let kept = self.schedules.get_mut(&schedule.name).expect("it fires");
-        kept.firings.entry(tick).or_insert(job.id);
-        kept.last_job = Some(job.id);
+        self.insert_jobs(now, std::slice::from_ref(&job), None);
+        let stored = self.schedules.get_mut(&schedule.name).expect("read above");
+        stored.firings.entry(tick).or_insert(job.id);
+        stored.last_job = Some(job.id);
         job.id
     }
 
-    pub(super) fn put_schedule(&mut self, now: Time, schedule: &Schedule) -> ControlOutcome {
-        *self.gates.entry(crate::TIMER_GATE.to_owned()).or_default() += 1;
+    /// Adds or changes a schedule.
+    pub(super) fn set_schedule(&mut self, now: Time, schedule: &Schedule) -> ControlOutcome {
+        self.bump_gate(TIMER_GATE);
         let first = schedule.calendar.next_after(now);
         match self.schedules.get_mut(&schedule.name) {
-            Some(kept) if kept.schedule == *schedule => {
+            Some(stored) if stored.schedule == *schedule => {
                 return ControlOutcome::Already("it is so already".into());
             }
-            Some(kept) => {
-                if kept.schedule.calendar != schedule.calendar {
-                    kept.next_at = first;
+            Some(stored) => {
+                if stored.schedule.calendar != schedule.calendar {
+                    stored.next_at = first;
                 }
-                kept.schedule = schedule.clone();
+                stored.schedule = schedule.clone();
             }
             None => {
-                let (schedule, next_at) = (schedule.clone(), first);
-                let (paused, last_job, firings, misses) = Default::default();
-                let name = schedule.name.clone();
-                let kept = Kept { schedule, next_at, paused, last_job, firings, misses };
-                self.schedules.insert(name, kept);
+                let stored = StoredSchedule {
+                    schedule: schedule.clone(),
+                    next_at: first,
+                    paused: None,
+                    last_job: None,
+                    firings: BTreeMap::new(),
+                    misses: Vec::new(),
+                };
+                self.schedules.insert(schedule.name.clone(), stored);
             }
         }
         ControlOutcome::Done
     }
 
-    pub(super) fn pause_schedule(&mut self, now: Time, name: &str, by: Option<&Actor>) -> ControlOutcome {
-        let Some(kept) = self.schedules.get_mut(name) else { return ControlOutcome::Unknown };
-        match (by, &kept.paused) {
+    /// Pauses a schedule, or resumes it (`actor` is `None`).
+    pub(super) fn pause_schedule(&mut self, now: Time, name: &str, actor: Option<&Actor>) -> ControlOutcome {
+        let Some(stored) = self.schedules.get_mut(name) else { return ControlOutcome::Unknown };
+        match (actor, &stored.paused) {
             (Some(_), Some(pause)) => {
-                ControlOutcome::Already(format!("it was paused by {} before", pause.author))
+                return ControlOutcome::Already(format!("it was paused by {} before", pause.author));
             }
-            (None, None) => ControlOutcome::Already("it is not paused".into()),
-            (Some(by), None) => {
-                kept.paused = Some(Pause { at: now, author: by.author.clone(), note: by.note.clone() });
-                ControlOutcome::Done
+            (None, None) => return ControlOutcome::Already("it is not paused".into()),
+            (Some(Actor { author, note }), None) => {
+                stored.paused = Some(Pause { at: now, author: author.clone(), note: note.clone() });
             }
             (None, Some(_)) => {
-                kept.paused = None;
-                kept.next_at = kept.schedule.calendar.next_after(now);
-                *self.gates.entry(crate::TIMER_GATE.to_owned()).or_default() += 1;
-                ControlOutcome::Done
+                stored.paused = None;
+                stored.next_at = stored.schedule.calendar.next_after(now);
+                self.bump_gate(TIMER_GATE);
             }
+        }
+        ControlOutcome::Done
+    }
+
+    /// Submits the job of a schedule now.
+    pub(super) fn trigger(&mut self, now: Time, name: &str) -> ControlOutcome {
+        let Some(stored) = self.schedules.get(name) else { return ControlOutcome::Unknown };
+        let schedule = stored.schedule.clone();
+        match stored.last_job {
+            Some(job) if schedule.overlap == Overlap::Skip && self.is_busy(stored) => {
+                outcome::still_runs(job)
+            }
+            _ => ControlOutcome::Created(self.fire_tick(&schedule, now, now)),
         }
     }
 
-    pub(super) fn trigger(&mut self, now: Time, name: &str) -> ControlOutcome {
-        let Some(kept) = self.schedules.get(name) else { return ControlOutcome::Unknown };
-        let schedule = kept.schedule.clone();
-        match kept.last_job {
-            Some(job) if schedule.overlap == Overlap::Skip && self.is_busy(kept) => outcome::still_runs(job),
-            _ => ControlOutcome::Created(self.fire_one(&schedule, now, now)),
+    /// Deletes what schedules fired and missed before a time.
+    pub(super) fn prune_schedules(&mut self, before: Time) {
+        for stored in self.schedules.values_mut() {
+            stored.firings.retain(|tick, _| *tick >= before);
+            stored.misses.retain(|miss| miss.at >= before || miss.missed.to >= before);
         }
+    }
+
+    pub(super) fn schedules(&self) -> Vec<ScheduleView> {
+        let view = |stored: &StoredSchedule| ScheduleView {
+            schedule: stored.schedule.clone(),
+            next_at: stored.next_at.filter(|_| stored.paused.is_none()),
+            paused: stored.paused.clone(),
+            last_job: stored.last_job,
+        };
+        self.schedules.values().map(view).collect()
     }
 }
 
-impl Kept {
-    /// Notes missed ticks: with those before, if nothing fired in between and the reason is the same.
-    fn miss(&mut self, now: Time, missed: windlass_model::calendar::Missed, why: &str) {
-        let fired_since =
-            |last: &Miss| self.firings.keys().next_back().is_some_and(|tick| *tick > last.missed.to);
-        match self.misses.last() {
-            Some(last) if last.why == why && !fired_since(last) => {
-                let last = self.misses.last_mut().expect("looked at");
+impl StoredSchedule {
+    /// Records missed ticks. They extend the latest record if nothing fired since and the reason is the same.
+    fn record_miss(&mut self, now: Time, missed: Missed, why: &str) {
+        let last_tick = self.firings.keys().next_back().copied();
+        match self.misses.last_mut() {
+            Some(last) if last.why == why && last_tick.is_none_or(|tick| tick <= last.missed.to) => {
                 last.missed.to = missed.to;
                 last.missed.count += missed.count;
                 last.missed.at_least |= missed.at_least;

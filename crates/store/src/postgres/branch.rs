@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use futures_util::future::{join3, join4};
 use tokio_postgres::Row;
 use uuid::Uuid;
-use windlass_model::{BranchCounts, Change, NewJob, Reason, Rev, State};
+use windlass_model::{BranchCounts, Change, Reason, Rev, State};
 
 use super::{
     Postgres,
@@ -74,66 +74,28 @@ impl Member {
     pub(super) fn parent(&self) -> Uuid {
         self.branch.0
     }
-
-    /// How its end in a state is counted: `times` is 1, or -1 if it is live again.
-    fn end_counts(&self, state: State, times: i64) -> BranchCounts {
-        let mut counts = BranchCounts::of(state, times * self.items);
-        // It never committed anything, and will not.
-        counts.started = if self.is_unstarted { times * self.items } else { 0 };
-        counts
-    }
 }
 
 impl Tx<'_> {
     /// Counts the end of a child.
     pub(super) fn count_end(&self, member: &Member, state: State) {
-        self.counts().add(member.branch, member.end_counts(state, 1));
+        self.counts().add(member.branch, BranchCounts::of_end(state, member.items, member.is_unstarted));
     }
 
     /// Counts that a child which had ended in state `was` is live again.
     pub(super) fn count_revival(&self, member: &Member, was: State) {
-        self.counts().add(member.branch, member.end_counts(was, -1));
+        self.counts().add(member.branch, BranchCounts::of_revival(was, member.items, member.is_unstarted));
     }
 
     /// Counts a change of a child that was written.
     pub(super) fn count_change(&self, change: &Change, member: &Member) {
-        self.counts().add(member.branch, change_counts(change, member.items));
+        self.counts().add(member.branch, change.counts(member.items));
     }
 
     /// Checks the watch of a branch once the transaction is committed.
     pub(super) fn check_watch(&self, branch: BranchKey) {
         self.counts().to_check.insert(branch);
     }
-}
-
-/// How a child's change is counted: whether it is its first, which items of a block it completes, and its end. `items` is how
-/// many children it represents that are not counted yet.
-fn change_counts(change: &Change, items: i64) -> BranchCounts {
-    let step = change.step.as_deref();
-    let done = step.map_or(0, |step| i64::from(step.items));
-    // A promoted item starts again.
-    let promoted = step.map_or(0, |step| promoted_items(&step.promoted));
-    let first = if change.rev == Rev(0) { items } else { 0 };
-    let mut counts = BranchCounts { started: first - promoted, done, ..BranchCounts::default() };
-    if let Some(state) = change.outcome.final_state() {
-        counts.add(BranchCounts::of(state, items - done - promoted));
-    }
-    counts
-}
-
-fn promoted_items(promoted: &[NewJob]) -> i64 {
-    promoted.iter().filter_map(|job| Some(i64::from(job.branch_position.as_ref()?.items))).sum()
-}
-
-/// Whether a change must be counted: it is the first or the last of a child, or completes a part of a block. The child's row
-/// says how much it counts.
-pub(super) fn is_counted(change: &Change) -> bool {
-    change.branch_member.is_some() && (change.rev == Rev(0) || change.outcome.ends() || has_items(change))
-}
-
-/// Whether a change completes or promotes a part of a block. Otherwise the statement that writes it can count it.
-pub(super) fn has_items(change: &Change) -> bool {
-    change.step.as_ref().is_some_and(|step| step.items != 0 || !step.promoted.is_empty())
 }
 
 /// The branches in which changes end children.

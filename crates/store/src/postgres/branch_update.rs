@@ -7,7 +7,9 @@ use std::collections::{BTreeMap, HashMap};
 use futures_util::future::join5;
 use tokio_postgres::Row;
 use uuid::Uuid;
-use windlass_model::{BranchNo, BranchUpdate, Change, JobId, NewJob, StepWrites, Time};
+use windlass_model::{
+    BranchNo, BranchUpdate, Change, JobId, NewJob, StepWrites, Time, branch::items_refusal,
+};
 
 use super::{
     Postgres, SPAN,
@@ -37,7 +39,7 @@ type Sealed = HashMap<(JobId, BranchNo), bool>;
 pub(super) fn updates_branches(change: &Change) -> bool {
     change.step.as_ref().is_some_and(|step| {
         let spawns = || step.children.iter().any(|child| child.branch_position.is_some());
-        !step.branches.is_empty() || step.items > 0 || !step.promoted.is_empty() || spawns()
+        !step.branches.is_empty() || step.accounts_for_items() || spawns()
     })
 }
 
@@ -45,12 +47,8 @@ pub(super) fn updates_branches(change: &Change) -> bool {
 fn branches_of<'a>(changes: impl Iterator<Item = &'a Change>) -> Vec<BranchKey> {
     let mut keys = Vec::new();
     for change in changes {
-        if let Some(step) = &change.step {
-            let updated = step.branches.iter().map(|update| update.number);
-            let spawned =
-                step.children.iter().filter_map(|child| Some(child.branch_position.as_ref()?.branch));
-            keys.extend(updated.chain(spawned).map(|number| (change.job.0, number.0)));
-        }
+        let numbers = change.step.as_ref().map(|step| step.named_branches()).unwrap_or_default();
+        keys.extend(numbers.into_iter().map(|number| (change.job.0, number.0)));
     }
     keys.sort_unstable();
     keys.dedup();
@@ -80,23 +78,6 @@ pub(super) async fn prepare(executor: Executor<'_>) -> Result<(), PgError> {
     Ok(())
 }
 
-/// Returns why the branches do not allow a step, if so.
-fn refusal(sealed: &Sealed, change: &Change, step: &StepWrites) -> Option<String> {
-    for update in &step.branches {
-        match (sealed.get(&(change.job, update.number)), &update.opened_as) {
-            (Some(_), Some(_)) => return Some(format!("there is a branch {} already", update.number)),
-            (None, None) => return Some(format!("there is no branch {}", update.number)),
-            _ => {}
-        }
-    }
-    let opens =
-        |number| step.branches.iter().any(|update| update.number == number && update.opened_as.is_some());
-    let is_open = |number| sealed.get(&(change.job, number)).is_some_and(|sealed| !sealed) || opens(number);
-    let spawned = step.children.iter().filter_map(|child| Some(child.branch_position.as_ref()?.branch));
-    let mut closed = spawned.filter(|number| !is_open(*number));
-    closed.next().map(|number| format!("there is no open branch {number}"))
-}
-
 /// Writes what changes, which are written, do to branches. With `unordered`, also inserts those of their children that need only
 /// a row and a placement. One round trip, or two with first attempts.
 pub(super) async fn apply(
@@ -108,7 +89,8 @@ pub(super) async fn apply(
     unordered: bool,
 ) -> Result<(), PgError> {
     for change in changes {
-        if let Some(why) = change.step.as_deref().and_then(|step| refusal(sealed, change, step)) {
+        let is_sealed = |number| sealed.get(&(change.job, number)).copied();
+        if let Some(why) = change.step.as_ref().and_then(|step| step.branch_refusal(is_sealed)) {
             return Err(Error::Refused(why).into());
         }
     }
@@ -182,12 +164,10 @@ impl<'a> BranchWrites<'a> {
                 self.promoted.push((member.parent.0, job));
             }
         }
-        if step.items > 0 || !step.promoted.is_empty() {
-            let promoted =
-                step.promoted.iter().filter_map(|job| Some(job.branch_position.as_ref()?.items)).sum::<u32>();
+        if step.accounts_for_items() {
             self.blocks.0.push(change.job.0);
             self.blocks.1.push(step.items as i32);
-            self.blocks.2.push(promoted as i32);
+            self.blocks.2.push(step.promoted_items() as i32);
         }
     }
 }
@@ -201,10 +181,12 @@ async fn count_items(tx: &Tx<'_>, blocks: &Blocks) -> Result<(), PgError> {
         return Ok(());
     }
     let rows = tx.query(sql::branches::COUNT_ITEMS, &[&blocks.0, &blocks.1, &blocks.2]).await?;
-    let too_few =
-        rows.iter().map(|row| (row.get::<_, i32>(0), row.get::<_, i32>(1))).find(|(left, _)| *left < 0);
-    let Some((left, items)) = too_few else { return Ok(()) };
-    Err(Error::Refused(format!("{items} items are accounted for, and {} are left", left + items)).into())
+    // What a block has left after this, and how many items it accounted for.
+    let refusal = |row: &Row| {
+        let (left, items) = (row.get::<_, i32>(0), row.get::<_, i32>(1));
+        items_refusal(items.max(0) as u32, (left + items).max(0) as u32)
+    };
+    rows.iter().find_map(refusal).map_or(Ok(()), |why| Err(Error::Refused(why).into()))
 }
 
 /// Whether a job is a child of a branch that needs only a row and a placement.

@@ -92,7 +92,7 @@ impl<'a> Steps<'a> {
             stage: changes.iter().map(|change| Some(step(change)?.stage.as_ref()?.0.as_str())).collect(),
             codec: changes.iter().map(|change| Some(i16::from(data(change)?.codec))).collect(),
             data: changes.iter().map(|change| Some(data(change)?.bytes.as_slice())).collect(),
-            unchanged: changes.iter().map(|change| unchanged(change)).collect(),
+            unchanged: changes.iter().map(|change| change.stage_unchanged()).collect(),
             undo: changes.iter().map(|change| step(change).is_some_and(|step| step.has_undo)).collect(),
             how: changes.iter().map(|change| change.outcome.name()).collect(),
             consumed_job,
@@ -217,13 +217,5 @@ impl Waits {
 
     pub(super) fn params(&self) -> [Param<'_>; 4] {
         [&self.condition, &self.names, &self.needs, &self.timeout]
-    }
-}
-
-/// Whether a step leaves the stage and data unchanged; `None` if it is only a part of an attempt.
-fn unchanged(change: &Change) -> Option<bool> {
-    match change.step.as_deref() {
-        Some(step) if step.partial => None,
-        step => Some(step.is_some_and(|step| step.unchanged)),
     }
 }

@@ -20,7 +20,7 @@ use super::{
     rate::{Unaffordable, claim_charged, unaffordable},
     signal, sql,
 };
-use crate::{ClaimBatch, ClaimRequest, Error, Now, columns, memory::lease_ran_out};
+use crate::{ClaimBatch, ClaimRequest, Error, Now, columns};
 
 pub(super) async fn claim(store: &Postgres, now: Now, request: &ClaimRequest) -> Result<ClaimBatch, Error> {
     match claim_once(store, now, request).await {
@@ -71,7 +71,7 @@ async fn claim_once(store: &Postgres, now: Now, request: &ClaimRequest) -> Resul
         return Err(Error::Dead);
     }
     if !first.get::<_, bool>(1) {
-        return Err(lease_ran_out());
+        return Err(Error::lease_lapsed());
     }
     let (repeat, suspects, skipped) = (first.get(2), first.get(3), first.get::<_, bool>(18));
     let now = Time(first.get(17));

@@ -7,7 +7,7 @@ use std::{collections::HashMap, pin::Pin};
 
 use futures_util::future::{join, join5};
 use uuid::Uuid;
-use windlass_model::{Change, CommitOutcome, JobId, Outcome};
+use windlass_model::{Change, CommitOutcome, JobId};
 
 use super::{
     Postgres, branch,
@@ -110,7 +110,7 @@ async fn commit_batch(
     let mut groups = Group::split(batch);
     let Group { batches, journal_writes, .. } = groups.first_mut().expect("the batch has changes");
     let parked: Vec<Uuid> = changes().filter(|change| parks(change)).map(|change| change.job.0).collect();
-    let counts = changes().any(branch::is_counted);
+    let counts = changes().any(Change::is_counted);
     // Ends of children of branches are counted by the statement that writes them, if it is the only one.
     let has_consequences =
         changes().any(has_consequences) || (counts && !(journal_writes.is_empty() && batches.count_ends()));
@@ -219,8 +219,7 @@ pub(super) async fn commit_in(
 
 /// The verdict of a change that was written.
 fn verdict(change: &Change, written: &Written) -> CommitOutcome {
-    let halted = written.held && change.outcome == Outcome::Next;
-    if halted { CommitOutcome::Halted } else { CommitOutcome::Committed }
+    if change.outcome.halts(written.held) { CommitOutcome::Halted } else { CommitOutcome::Committed }
 }
 
 /// Deletes the holds and deadlines of jobs that have ended; with `end_watches`, also ends the watches of their branches. It may
@@ -267,12 +266,7 @@ async fn explain_unapplied(
     let rows = conn.query(sql::commit::EXPLAIN_UNAPPLIED, &params).await?;
     for row in rows {
         let (id, claimed) = (JobId(row.get(0)), row.get::<_, bool>(1));
-        match (missing[&id].outcome == Outcome::Next, claimed) {
-            (true, false) => verdicts.insert(id, CommitOutcome::Halted),
-            // The claim has written another change: this one would have ended the claim.
-            (false, true) => None,
-            _ => verdicts.insert(id, CommitOutcome::Committed),
-        };
+        verdicts.insert(id, missing[&id].outcome.repeated(claimed));
     }
     Ok(())
 }

@@ -5,7 +5,7 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 
 use futures_util::future::{join, join4};
 use uuid::Uuid;
-use windlass_model::{Change, Event, JobId, NewJob, Outcome, Reason, Rev, SubmitOutcome};
+use windlass_model::{Change, Event, JobId, NewJob, Outcome, Rev, SubmitOutcome};
 
 use super::{
     Postgres, branch, branch_update,
@@ -22,11 +22,6 @@ use super::{
     wait::{self, COUNT_CHILD_ENDS, LOCK_JOBS, WAKE},
 };
 use crate::{Error, Now};
-
-/// The jobs that a change submits.
-pub(super) fn children_of(change: &Change) -> impl Iterator<Item = &NewJob> {
-    change.step.iter().flat_map(|step| step.children.iter().chain(&step.promoted))
-}
 
 /// Whether a change parks its job.
 pub(super) fn parks(change: &Change) -> bool {
@@ -51,9 +46,7 @@ fn ends_child(change: &Change) -> bool {
 /// Whether a change may cancel children in branches of its job: the job is cancelled or has expired, and may have opened branches
 /// before.
 fn may_cancel_children(change: &Change) -> bool {
-    let is_ended =
-        matches!(change.outcome, Outcome::Cancelled(_) | Outcome::Failed { reason: Reason::Expired, .. });
-    is_ended && change.rev > Rev(0)
+    change.outcome.cancels_children() && change.rev > Rev(0)
 }
 
 /// Whether a change has consequences, other than the counts of a branch.
@@ -62,7 +55,7 @@ pub(super) fn has_consequences(change: &Change) -> bool {
         || ends_child(change)
         || may_cancel_children(change)
         || branch_update::updates_branches(change)
-        || children_of(change).next().is_some()
+        || change.submitted_jobs().next().is_some()
 }
 
 /// Whether a change and its consequences may add jobs to the ready set that rank before others. Jobs that are spawned in branches
@@ -70,7 +63,7 @@ pub(super) fn has_consequences(change: &Change) -> bool {
 pub(super) fn makes_ready(change: &Change) -> bool {
     may_free_slot(change)
         || ends_child(change)
-        || children_of(change).any(|job| job.branch_position.is_none() || job.needs_slow_path())
+        || change.submitted_jobs().any(|job| job.branch_position.is_none() || job.needs_slow_path())
 }
 
 /// Changes that are written together, by job, before the jobs that they submit are inserted.
@@ -93,7 +86,8 @@ impl<'a> Group<'a> {
     /// that holds the name, and that may change in the same call. So all changes before that of the child's parent are written
     /// before the child is inserted, and all others after that.
     pub(super) fn split(batch: &[Indexed<'a>]) -> Vec<Group<'a>> {
-        let takes_name = |change: &Change| children_of(change).any(|child| child.settings.unique.is_some());
+        let takes_name =
+            |change: &Change| change.submitted_jobs().any(|child| child.settings.unique.is_some());
         let mut groups: Vec<Vec<Indexed<'a>>> = vec![Vec::new()];
         for indexed in batch {
             match takes_name(indexed.1) {
@@ -177,7 +171,7 @@ impl Group<'_> {
     ) -> Result<Vec<Written>, PgError> {
         let Group { changes, batches, journal_writes } = self;
         for (_, change) in changes.iter().filter(|(_, change)| ends_claim_of_live(change)) {
-            if children_of(change).any(|child| child.settings.unique.is_some()) {
+            if change.submitted_jobs().any(|child| child.settings.unique.is_some()) {
                 Box::pin(unique::cancel_replaced_parent(store, tx, now, change, names)).await?;
             }
         }
@@ -252,7 +246,7 @@ async fn write_first_attempts(
 
 /// Whether all jobs that changes submit have different ids: then they may be inserted in any order.
 fn have_distinct_ids(changes: &[&Change]) -> bool {
-    let ids = || changes.iter().flat_map(|change| children_of(change)).map(|job| job.id);
+    let ids = || changes.iter().flat_map(|change| change.submitted_jobs()).map(|job| job.id);
     // They mostly come sorted by id.
     ids().is_sorted_by(|one, next| one < next) || {
         let mut seen = HashSet::new();
@@ -322,13 +316,7 @@ async fn spawn_children(
         let promoted = step.promoted.iter().filter(is_missing);
         jobs.extend(promoted.map(|job| NewJob { parent, parent_rev: None, ..job.clone() }));
         spawned.resize(jobs.len(), false);
-        let parent_rev = if step.signal_child_ends { Rev::SIGNALLED } else { Rev(change.rev.0 + 1) };
-        let children = step.children.iter().filter(is_missing);
-        jobs.extend(children.map(|child| NewJob {
-            parent: Some(change.job),
-            parent_rev: Some(parent_rev).filter(|_| child.branch_position.is_none()),
-            ..child.clone()
-        }));
+        jobs.extend(step.children.iter().filter(is_missing).map(|job| change.child(job)));
         spawned.resize(jobs.len(), true);
     }
     if jobs.is_empty() {
@@ -342,9 +330,8 @@ async fn spawn_children(
     if outcomes.iter().any(Option::is_none) {
         return Err(Error::Unavailable("jobs with these keys are being pruned".into()).into());
     }
-    let is_inserted = |outcome: &Option<SubmitOutcome>| {
-        matches!(outcome, Some(SubmitOutcome::New { .. } | SubmitOutcome::Replaced { .. }))
-    };
+    let is_inserted =
+        |outcome: &Option<SubmitOutcome>| outcome.as_ref().is_some_and(SubmitOutcome::is_inserted);
     let inserted = jobs.iter().zip(&spawned).zip(&outcomes);
     let inserted = inserted.filter(|((_, spawned), outcome)| **spawned && is_inserted(outcome));
     branch_update::count_spawned(tx, inserted.map(|((job, _), _)| job)).await

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use uuid::Uuid;
 use windlass_model::{
     Epoch, JobId, Reason, State, Time, WorkerId,
-    crash::{AfterDeath, after_death},
+    crash::{AfterDeath, after_death, lost},
 };
 
 use super::{
@@ -21,7 +21,6 @@ use super::{
 use crate::{
     Error, Now, ReapReport, ReapRequest,
     columns::{self, DEADLINE, FAILED},
-    memory::lost,
 };
 
 pub(super) async fn reap(store: &Postgres, now: Now, request: &ReapRequest) -> Result<ReapReport, Error> {

@@ -9,7 +9,7 @@ use windlass_model::{Change, JobId, JournalEntry, Outcome, StepWrites, Time};
 
 use super::{
     SPAN,
-    branch::{self, Member},
+    branch::Member,
     change_params::{Base, Ends, Param, Retries, Steps, Waits},
     errors::PgError,
     journal::{Entries, only_entry},
@@ -318,9 +318,9 @@ impl<'a> ChangeBatches<'a> {
     /// Lets the statement count the ends of children of branches, if it is the only one and can. Returns whether it does.
     pub(super) fn count_ends(&mut self) -> bool {
         self.counts = match self.batches.as_slice() {
-            [(ChangeKind::Done | ChangeKind::DoneJournal, changes)] => {
-                !changes.iter().any(|change| branch::has_items(change))
-            }
+            [(ChangeKind::Done | ChangeKind::DoneJournal, changes)] => !changes
+                .iter()
+                .any(|change| change.step.as_ref().is_some_and(|step| step.accounts_for_items())),
             _ => false,
         };
         self.counts

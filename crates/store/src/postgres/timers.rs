@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use tokio_postgres::Row;
 use uuid::Uuid;
-use windlass_model::{JobId, Reason, State, Time, rank::rank};
+use windlass_model::{Failure, JobId, Reason, State, Time, rank::rank};
 
 use super::{
     Postgres, arrivals,
@@ -19,7 +19,6 @@ use super::{
 use crate::{
     Actor, CANCEL_GATE, Error, Now, TIMER_GATE, TimerReport,
     columns::{self, CANCEL, DEADLINE, WAKE},
-    memory::expired,
 };
 
 /// Values of the column `parked`: the job is parked, or was woken before its timeout.
@@ -298,7 +297,7 @@ async fn end(
         job_actions::end_cancelled(tx, now, &ids, &actors).await?;
     }
     let unwind = |timer: &&DueTimer| match timer.purpose {
-        DEADLINE => unwind::failed(Reason::Expired, expired(timer.at)),
+        DEADLINE => unwind::failed(Reason::Expired, Failure::expired(timer.at)),
         _ => unwind::cancelled(actor(timer)),
     };
     let ids: Vec<Uuid> = to_unwind.iter().map(|timer| timer.id.0).collect();
@@ -308,7 +307,7 @@ async fn end(
 /// Fails jobs whose deadline has passed.
 async fn expire(tx: &Tx<'_>, now: Time, timers: &[&DueTimer]) -> Result<(), PgError> {
     let failures: Vec<String> =
-        timers.iter().map(|timer| columns::failure_text(&expired(timer.at))).collect();
+        timers.iter().map(|timer| columns::failure_text(&Failure::expired(timer.at))).collect();
     let reason = columns::reason_number(Reason::Expired);
     let ids: Vec<Uuid> = timers.iter().map(|timer| timer.id.0).collect();
     tx.execute(sql::timers::EXPIRE, &[&ids, &failures, &reason, &now.micros()]).await?;

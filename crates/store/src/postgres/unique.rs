@@ -14,7 +14,7 @@ struct Holder {
     digest: Vec<u8>,
     /// Its state, or its state when its change submitted the job that wants the name.
     state: State,
-    /// Whether that change was written since, and has ended its claim.
+    /// Whether that change was written since, and has ended its claim. Then its cancel was requested before.
     has_ended_claim: bool,
 }
 
@@ -42,24 +42,18 @@ pub(super) async fn take(
     };
     let id = holder.id;
     let same_input = holder.digest == job.digest;
-    match unique.conflict {
-        Conflict::Keep => return Ok(NameOutcome::Held(SubmitOutcome::Existing { id, same_input })),
-        Conflict::Reject => return Ok(NameOutcome::Held(SubmitOutcome::Rejected { id })),
-        Conflict::Replace if running.contains(&id) && holder.state == State::Running => {
+    let is_running = running.contains(&id) && holder.state == State::Running;
+    if let Err(outcome) = unique.conflict.resolve(id, same_input, is_running) {
+        return Ok(NameOutcome::Held(outcome));
+    }
+    let actor = outcome::replaced(job.id);
+    if unique.conflict == Conflict::Replace {
+        // It may have been claimed since it was read: its state decides once it is locked.
+        if !job_actions::cancel_unless_running(store, tx, now, id, &actor).await? {
             return Ok(NameOutcome::Held(SubmitOutcome::Rejected { id }));
         }
-        // It may have been claimed since it was read: its state decides once it is locked.
-        Conflict::Replace => {
-            let actor = outcome::replaced(job.id);
-            if !job_actions::cancel_unless_running(store, tx, now, id, &actor).await? {
-                return Ok(NameOutcome::Held(SubmitOutcome::Rejected { id }));
-            }
-        }
-        // Its cancel was requested before its change was written.
-        Conflict::CancelAndReplace if holder.has_ended_claim => {}
-        Conflict::CancelAndReplace => {
-            job_actions::cancel(store, tx, now, &[id], columns::GRACE, &outcome::replaced(job.id)).await?;
-        }
+    } else if !holder.has_ended_claim {
+        job_actions::cancel(store, tx, now, &[id], columns::GRACE, &actor).await?;
     }
     set_holder(tx, kind, unique, job.id).await?;
     Ok(NameOutcome::Taken { replaced: Some(id) })

@@ -18,7 +18,7 @@ use windlass_model::{
 use super::{
     rate::{self, Buckets},
     sql,
-    submit::{self, due_at, insert_jobs, intern_serial_keys, serial_key_of},
+    submit::{self, insert_jobs, intern_serial_keys, serial_key_of},
     tx::{TIMER_GATE_ID, Tx},
 };
 use crate::{
@@ -175,7 +175,7 @@ fn end(
     let lane = tx.lane_for((&job.queue, &job.kind, rate::bucket_of(job, buckets)))?;
     let row = submit::NewRow {
         lane: &lane,
-        due_at: due_at(job, now),
+        due_at: job.when.due_at(now),
         serial_key: serial_key_of(job, &serial_keys),
     };
     let mut insert = tx.prepare(sql::submit::INSERT)?;

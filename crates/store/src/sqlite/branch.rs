@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use rusqlite::{Row, params};
 use windlass_model::{
     BranchCounts, BranchMember, BranchNo, BranchWatch, Change, JobId, Reason, Rev, State, Time,
+    branch::cancels_children,
 };
 
 use super::{
@@ -24,14 +25,14 @@ pub(super) type Counts = BTreeMap<BranchKey, Count>;
 
 /// How the children of a branch have ended, including what this transaction has counted.
 pub(super) struct Count {
-    tally: BranchCounts,
+    counts: BranchCounts,
     watch: Option<BranchWatch>,
     /// Whether it must be written.
     dirty: bool,
 }
 
 /// Reads started, done, failed and cancelled, from this column on.
-pub(super) fn tally(row: &Row<'_>, from: usize) -> rusqlite::Result<BranchCounts> {
+pub(super) fn read_counts(row: &Row<'_>, from: usize) -> rusqlite::Result<BranchCounts> {
     Ok(BranchCounts {
         started: row.get(from)?,
         done: row.get(from + 1)?,
@@ -76,21 +77,16 @@ impl Tx<'_> {
         change: &Change,
         branch_member: BranchMember,
     ) -> Result<(), Error> {
-        let first = change.rev == Rev(0);
-        let end = change.outcome.final_state();
-        if !first && end.is_none() {
+        if !change.is_counted() {
             return Ok(());
         }
         // A claim says what a job represents at its first change; later changes have others before them.
-        let branch_member = match first {
+        let branch_member = match change.rev == Rev(0) {
             true => Some(branch_member),
             false => read_member(self, change.job)?.and_then(|member| member.branch_member),
         };
         let Some(branch_member) = branch_member else { return Ok(()) };
-        let items = i64::from(branch_member.items);
-        let mut tally = end.map_or(BranchCounts::default(), |state| BranchCounts::of(state, items));
-        tally.started = if first { items } else { 0 };
-        self.count(now, branch_member, tally)
+        self.count(now, branch_member, change.counts(i64::from(branch_member.items)))
     }
 
     /// Counts the end of a job that is in a branch, and ends the watches of its own branches. If it was cancelled or
@@ -99,10 +95,8 @@ impl Tx<'_> {
         let Some(member) = read_member(self, id)? else { return Ok(()) };
         let Some(state) = columns::final_state(member.state) else { return Ok(()) };
         if let Some(branch_member) = member.branch_member {
-            let mut tally = BranchCounts::of(state, i64::from(branch_member.items));
-            // It never committed anything, and will not.
-            tally.started = if member.rev == Rev(0) { i64::from(branch_member.items) } else { 0 };
-            self.count(now, branch_member, tally)?;
+            let items = i64::from(branch_member.items);
+            self.count(now, branch_member, BranchCounts::of_end(state, items, member.rev == Rev(0)))?;
         }
         if !member.has_branches {
             return Ok(());
@@ -110,8 +104,7 @@ impl Tx<'_> {
         let keys: Vec<BranchKey> = self.counts.borrow().keys().filter(|key| key.0 == id).copied().collect();
         keys.into_iter().try_for_each(|key| self.settle_count(key))?;
         self.execute(sql::branches::END_WATCHES, [id.as_bytes()])?;
-        let was_ended = state == State::Cancelled || member.reason == Some(Reason::Expired);
-        if was_ended
+        if cancels_children(state, member.reason)
             && self.execute(sql::branches::CANCEL_CHILDREN, params![id.as_bytes(), now.micros()])? > 0
         {
             self.bump_gate(TIMER_GATE_ID);
@@ -124,10 +117,8 @@ impl Tx<'_> {
         let Some(Member { branch_member: Some(branch_member), rev, .. }) = read_member(self, id)? else {
             return Ok(());
         };
-        let items = -i64::from(branch_member.items);
-        let mut tally = BranchCounts::of(was, items);
-        tally.started = if rev == Rev(0) { items } else { 0 };
-        self.count(now, branch_member, tally)
+        let items = i64::from(branch_member.items);
+        self.count(now, branch_member, BranchCounts::of_revival(was, items, rev == Rev(0)))
     }
 
     /// Adds to the counts of a branch, and notifies its job if that meets its watch: the one routine for all verbs.
@@ -135,13 +126,13 @@ impl Tx<'_> {
         &self,
         now: Time,
         branch_member: BranchMember,
-        tally: BranchCounts,
+        added: BranchCounts,
     ) -> Result<(), Error> {
         let key = (branch_member.parent, branch_member.branch);
         if !self.counts.borrow().contains_key(&key) {
             let params = params![key.0.as_bytes(), key.1.0];
             let count = self.query_one(sql::branches::READ_COUNTS, params, |row| {
-                Ok(Count { tally: self::tally(row, 0)?, watch: watch(row, 4)?, dirty: false })
+                Ok(Count { counts: read_counts(row, 0)?, watch: watch(row, 4)?, dirty: false })
             })?;
             // Its job may have been pruned.
             let Some(count) = count else { return Ok(()) };
@@ -150,9 +141,9 @@ impl Tx<'_> {
         let met = {
             let mut counts = self.counts.borrow_mut();
             let count = counts.get_mut(&key).expect("inserted above");
-            count.tally.add(tally);
-            count.dirty |= tally != BranchCounts::default();
-            count.watch.take_if(|watch| watch.is_met(&count.tally))
+            count.counts.add(added);
+            count.dirty |= added != BranchCounts::default();
+            count.watch.take_if(|watch| watch.is_met(&count.counts))
         };
         match met {
             Some(_) => self.notify(now, key),
@@ -170,23 +161,23 @@ impl Tx<'_> {
     pub(super) fn settle_count(&self, key: BranchKey) -> Result<(), Error> {
         let count = self.counts.borrow_mut().remove(&key);
         match count {
-            Some(Count { tally, dirty: true, .. }) => self.write_count(key, tally),
+            Some(Count { counts, dirty: true, .. }) => self.write_count(key, counts),
             _ => Ok(()),
         }
     }
 
     /// Writes the counts of all branches.
     pub(super) fn settle_counts(&self) -> Result<(), Error> {
-        for (key, Count { tally, dirty, .. }) in self.counts.take() {
+        for (key, Count { counts, dirty, .. }) in self.counts.take() {
             if dirty {
-                self.write_count(key, tally)?;
+                self.write_count(key, counts)?;
             }
         }
         Ok(())
     }
 
-    pub(super) fn write_count(&self, (job, number): BranchKey, tally: BranchCounts) -> Result<(), Error> {
-        let BranchCounts { started, done, failed, cancelled } = tally;
+    pub(super) fn write_count(&self, (job, number): BranchKey, counts: BranchCounts) -> Result<(), Error> {
+        let BranchCounts { started, done, failed, cancelled } = counts;
         let params = params![job.as_bytes(), number.0, started, done, failed, cancelled];
         self.execute(sql::branches::WRITE_COUNTS, params)?;
         Ok(())

@@ -1,10 +1,11 @@
 //! What steps do to the branches of their jobs: open, spawn, seal, watch and merge.
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
 
 use rusqlite::params;
 use windlass_model::{
-    BranchCounts, BranchMember, BranchNo, BranchUpdate, Change, NewJob, Rev, StepWrites, SubmitOutcome, Time,
+    BranchCounts, BranchMember, BranchNo, BranchUpdate, Change, NewJob, StepWrites, SubmitOutcome, Time,
+    branch::items_refusal,
 };
 
 use super::{
@@ -19,50 +20,25 @@ use crate::{Error, columns};
 
 /// Whether a step writes to branches, or accounts for items of a block.
 pub(super) fn updates_branches(step: &StepWrites) -> bool {
-    !step.branches.is_empty() || step.items > 0 || !step.promoted.is_empty()
-}
-
-fn items_of(jobs: &[NewJob]) -> u32 {
-    jobs.iter().filter_map(|job| Some(job.branch_position.as_ref()?.items)).sum()
+    !step.branches.is_empty() || step.accounts_for_items()
 }
 
 /// Why what a step does to branches is refused, if it is. The change must be one that will be written.
 pub(super) fn refusal(tx: &Tx<'_>, change: &Change, step: &StepWrites) -> Result<Option<String>, Error> {
-    let accounted = step.items + items_of(&step.promoted);
-    if accounted > 0 {
-        let branch_member = read_member(tx, change.job)?.and_then(|position| position.branch_member);
-        let left = branch_member.map_or(0, |branch_member| branch_member.items);
-        if accounted > left {
-            return Ok(Some(format!("{accounted} items are accounted for, and {left} are left")));
+    if step.accounts_for_items() {
+        let member = read_member(tx, change.job)?.and_then(|member| member.branch_member);
+        let left = member.map_or(0, |member| member.items);
+        if let Some(why) = items_refusal(step.items + step.promoted_items(), left) {
+            return Ok(Some(why));
         }
     }
-    let sealed = |number: BranchNo| -> Result<Option<bool>, Error> {
+    let mut sealed: BTreeMap<BranchNo, bool> = BTreeMap::new();
+    for number in step.named_branches() {
         let params = params![change.job.as_bytes(), number.0];
-        tx.query_one(sql::branches::READ_SEALED, params, |row| row.get(0))
-    };
-    for BranchUpdate { number, opened_as, .. } in &step.branches {
-        match (sealed(*number)?, opened_as) {
-            (Some(_), Some(_)) => return Ok(Some(format!("there is a branch {number} already"))),
-            (None, None) => return Ok(Some(format!("there is no branch {number}"))),
-            _ => {}
-        }
+        let is_sealed = tx.query_one(sql::branches::READ_SEALED, params, |row| row.get(0))?;
+        sealed.extend(is_sealed.map(|is_sealed| (number, is_sealed)));
     }
-    let mut opened_as: Vec<BranchNo> = step
-        .branches
-        .iter()
-        .filter(|update| update.opened_as.is_some())
-        .map(|update| update.number)
-        .collect();
-    for position in step.children.iter().filter_map(|child| child.branch_position.as_ref()) {
-        if opened_as.contains(&position.branch) {
-            continue;
-        }
-        if sealed(position.branch)? != Some(false) {
-            return Ok(Some(format!("there is no open branch {}", position.branch)));
-        }
-        opened_as.push(position.branch);
-    }
-    Ok(None)
+    Ok(step.branch_refusal(|number| sealed.get(&number).copied()))
 }
 
 impl Tx<'_> {
@@ -120,11 +96,8 @@ impl Tx<'_> {
         step: &StepWrites,
         submitted: &[SubmitOutcome],
     ) -> Result<(), Error> {
-        let was_inserted = |outcome: &SubmitOutcome| {
-            matches!(outcome, SubmitOutcome::New { .. } | SubmitOutcome::Replaced { .. })
-        };
         let mut spawned: BTreeMap<BranchNo, i64> = BTreeMap::new();
-        for (child, _) in step.children.iter().zip(submitted).filter(|(_, outcome)| was_inserted(outcome)) {
+        for (child, _) in step.children.iter().zip(submitted).filter(|(_, outcome)| outcome.is_inserted()) {
             if let Some(position) = &child.branch_position {
                 *spawned.entry(position.branch).or_default() += i64::from(position.items);
             }
@@ -154,29 +127,21 @@ impl Tx<'_> {
             return Ok(());
         };
         let step = change.step.as_deref();
-        let (items_done, promoted) = step.map_or((0, &[][..]), |step| (step.items, step.promoted.as_slice()));
-        let promoted_items = items_of(promoted);
-        if items_done + promoted_items > 0 {
-            let params = params![change.job.as_bytes(), items_done, promoted_items];
+        if let Some(step) = step.filter(|step| step.accounts_for_items()) {
+            let params = params![change.job.as_bytes(), step.items, step.promoted_items()];
             self.execute(sql::branches::COUNT_ITEMS, params)?;
         }
-        if !promoted.is_empty() {
+        if let Some(step) = step.filter(|step| !step.promoted.is_empty()) {
             let parent = Some(branch_member.parent);
             let sibling = |job: &NewJob| NewJob { parent, parent_rev: None, ..job.clone() };
-            let attempted = step.map_or(HashSet::new(), |step| step.attempted_jobs());
+            let attempted = step.attempted_jobs();
             let (attempted_jobs, new_jobs): (Vec<NewJob>, Vec<NewJob>) =
-                promoted.iter().map(sibling).partition(|job| attempted.contains(&job.id));
+                step.promoted.iter().map(sibling).partition(|job| attempted.contains(&job.id));
             insert_jobs(self, now, &new_jobs, buckets, None)?;
             insert_unplaced(self, now, &attempted_jobs, buckets)?;
         }
-        let first = if change.rev == Rev(0) { i64::from(branch_member.items) } else { 0 };
-        // Promoted items have not started.
-        let started = first - i64::from(promoted_items);
-        self.count(
-            now,
-            branch_member,
-            BranchCounts { started, done: i64::from(items_done), ..BranchCounts::default() },
-        )?;
+        // Its end is counted when the job has ended.
+        self.count(now, branch_member, change.counts_before_end(i64::from(branch_member.items)))?;
         change.first_attempts().try_for_each(|attempt| consequences::write_first_attempt(self, now, &attempt))
     }
 }

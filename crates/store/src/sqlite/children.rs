@@ -4,7 +4,7 @@ use rusqlite::{Row, params};
 use windlass_model::{BranchNo, BranchPosition, JobId, Payload, Rev, Time};
 
 use super::{
-    branch::tally,
+    branch::read_counts,
     inspect::{SPAN, summary},
     sql,
     tx::{Tx, read_id},
@@ -29,7 +29,7 @@ pub(super) fn branches(tx: &Tx<'_>, job: JobId) -> Result<Vec<Branch>, Error> {
             merged: row.get::<_, Option<i64>>(6)?.is_some(),
             cancels_children: row.get(7)?,
             spawned: row.get(8)?,
-            counts: tally(row, 9)?,
+            counts: read_counts(row, 9)?,
             watch: columns::watch(row.get::<_, Option<String>>(13)?.as_deref()),
             goal: row.get(14)?,
             opened_at: Time(row.get(15)?),

@@ -2,7 +2,8 @@
 
 use rusqlite::{Row, params};
 use windlass_model::{
-    BranchMember, BranchNo, ClaimNo, ClaimedJob, Epoch, JobId, KindVersion, Payload, Rev, Time, WorkerId,
+    BranchMember, BranchNo, ClaimNo, ClaimedJob, Epoch, JobId, KindVersion, LeaseState, Payload, Rev, Time,
+    WorkerId,
 };
 
 use super::{
@@ -11,12 +12,7 @@ use super::{
     signal, sql,
     tx::{Tx, job_id, pack, unpack},
 };
-use crate::{
-    ClaimBatch, ClaimRequest, Error, Now,
-    columns::{self, ALIVE},
-    intern::Lane,
-    memory::lease_ran_out,
-};
+use crate::{ClaimBatch, ClaimRequest, Error, Now, columns, intern::Lane};
 
 /// Claims jobs. Returns `None`, and takes nothing, if the claim would charge a rate limit and its commit would not be
 /// on disk when it returns (`is_synced`): a charge that is lost would let the limit be exceeded.
@@ -29,14 +25,13 @@ pub(super) fn claim(
     let now = tx.now(now);
     let queue = tx.store.shared.lanes.queue(&request.queue);
     let found = tx.query_one(sql::claim::READ_WORKER, params![request.worker.0, queue], |row| {
-        let worker = (row.get::<_, i16>(0)?, row.get::<_, i64>(1)?);
-        Ok((worker, row.get::<_, i32>(2)?, row.get::<_, bool>(3)?))
+        Ok((lease::read(row)?, row.get::<_, i32>(2)?, row.get::<_, bool>(3)?))
     })?;
-    let Some((worker, newest, paused)) = found else { return Err(Error::Dead) };
-    match worker {
-        (ALIVE, lease_until) if lease_until > now.micros() => {}
-        (ALIVE, _) => return Err(lease_ran_out()),
-        _ => return Err(Error::Dead),
+    let Some((lease, newest, paused)) = found else { return Err(Error::Dead) };
+    match lease.state(now) {
+        LeaseState::Valid => {}
+        LeaseState::Lapsed => return Err(Error::lease_lapsed()),
+        LeaseState::Ended => return Err(Error::Dead),
     }
     if newest > tx.store.shared.lanes.newest() {
         tx.refresh_lanes()?;

@@ -3,7 +3,7 @@
 //! The step of a job's journey in which its attempt's outcome becomes durable. Each change is applied or refused by
 //! itself; see [`super::consequences`].
 
-use windlass_model::{Change, CommitOutcome, NewJob, Time};
+use windlass_model::{Change, CommitOutcome, Time};
 
 use super::{
     Sqlite,
@@ -24,11 +24,12 @@ pub(super) async fn commit(
     now: Now,
     changes: &[Change],
 ) -> Result<Vec<CommitOutcome>, Error> {
-    let checked = changes.iter().map(|change| check(store, change, || rate::check(store, jobs_of(change))));
+    let checked =
+        changes.iter().map(|change| check(store, change, || rate::check(store, change.submitted_jobs())));
     let checked = checked.collect::<Result<Vec<_>, _>>()?;
     let batch: Vec<_> = changes.iter().zip(&checked).collect();
     store.intern(lanes(&batch).into_iter()).await?;
-    let size = changes.iter().map(|change| 1 + jobs_of(change).count()).sum();
+    let size = changes.iter().map(|change| 1 + change.submitted_jobs().count()).sum();
     let together = store
         .write(size, |tx| {
             batch.iter().map(|(change, checked)| apply(tx, tx.now(now), change, checked)).collect()
@@ -46,16 +47,13 @@ fn lanes<'a>(batch: &[(&'a Change, &'a Checked)]) -> Vec<Name<'a>> {
     for (change, checked) in batch {
         if let Ok(buckets) = checked {
             lanes.extend(
-                jobs_of(change).map(|job| (job.queue.as_str(), &job.kind, rate::bucket_of(job, buckets))),
+                change
+                    .submitted_jobs()
+                    .map(|job| (job.queue.as_str(), &job.kind, rate::bucket_of(job, buckets))),
             );
         }
     }
     lanes
-}
-
-/// The jobs that a change submits.
-fn jobs_of(change: &Change) -> impl Iterator<Item = &NewJob> + Clone {
-    change.step.iter().flat_map(|step| step.children.iter().chain(&step.promoted))
 }
 
 /// Commits one change within an open transaction, unless it was committed before. Sets `added_lanes` if lanes were
@@ -66,7 +64,7 @@ pub(super) fn commit_in(
     change: &Change,
     added_lanes: &mut bool,
 ) -> Result<CommitOutcome, Error> {
-    let checked = check(tx.store, change, || rate::check_in(tx, jobs_of(change)))?;
+    let checked = check(tx.store, change, || rate::check_in(tx, change.submitted_jobs()))?;
     let known = &tx.store.shared.lanes;
     for name in lanes(&[(change, &checked)]) {
         if known.get_in(name.0, name.1, name.2).is_none() {

@@ -1,7 +1,7 @@
 //! Applying one change, with all that depends on it: children, branches, serial slots, waiting parents.
 
 use rusqlite::params;
-use windlass_model::{Change, CommitOutcome, NewJob, Outcome, Rev, Time, Wait};
+use windlass_model::{Change, CommitOutcome, NewJob, Outcome, Time, Wait};
 
 use super::{
     branch_update,
@@ -27,16 +27,9 @@ pub(super) struct Unapplied {
 }
 
 impl Unapplied {
-    /// The verdict on a change that was written before its answer was lost; `None` if it was not.
-    fn repeated_verdict(&self, change: &Change) -> Option<CommitOutcome> {
-        let next = change.outcome == Outcome::Next;
-        match (self.is_repeated, next, self.is_claimed) {
-            (false, ..) => None,
-            (true, true, false) => Some(CommitOutcome::Halted),
-            // The claim wrote another change: this one would have ended the claim.
-            (true, false, true) => None,
-            _ => Some(CommitOutcome::Committed),
-        }
+    /// The outcome of a change that was written before its answer was lost; `None` if it was not.
+    fn repeated_outcome(&self, change: &Change) -> Option<CommitOutcome> {
+        self.is_repeated.then(|| change.outcome.repeated(self.is_claimed))
     }
 }
 
@@ -70,7 +63,7 @@ pub(super) fn apply(
     if !tx.is_recorded(change.worker, change.claim)? {
         let unapplied = explain_unapplied(tx, change)?;
         return Ok(unapplied
-            .and_then(|unapplied| unapplied.repeated_verdict(change))
+            .and_then(|unapplied| unapplied.repeated_outcome(change))
             .unwrap_or(CommitOutcome::Fenced));
     }
     let has_dependents = change.outcome.ends() && (change.is_serial || change.parent.is_some());
@@ -98,13 +91,13 @@ pub(super) fn apply(
         return Ok(CommitOutcome::Committed);
     }
     let Some(unapplied) = explain_unapplied(tx, change)? else { return Ok(CommitOutcome::Fenced) };
-    if let Some(verdict) = unapplied.repeated_verdict(change) {
-        return Ok(verdict);
+    if let Some(outcome) = unapplied.repeated_outcome(change) {
+        return Ok(outcome);
     }
     if !unapplied.is_open {
         return Ok(CommitOutcome::Fenced);
     }
-    let is_halted = change.outcome == Outcome::Next && unapplied.placement.hold.is_some();
+    let is_halted = change.outcome.halts(unapplied.placement.hold.is_some());
     let mut placement = unapplied.placement;
     let ends = change.outcome.ends();
     if let Some(step) = step {
@@ -142,13 +135,7 @@ pub(super) fn apply(
 /// Submits the children of a step, and counts those of branches.
 fn spawn_children(tx: &Tx<'_>, now: Time, change: &Change, buckets: &Buckets) -> Result<(), Error> {
     let Some(step) = &change.step else { return Ok(()) };
-    let parent_rev = if step.signal_child_ends { Rev::SIGNALLED } else { Rev(change.rev.0 + 1) };
-    let parent = Some(change.job);
-    let child = |child: &NewJob| {
-        let parent_rev = Some(parent_rev).filter(|_| child.branch_position.is_none());
-        NewJob { parent, parent_rev, ..child.clone() }
-    };
-    let children: Vec<NewJob> = step.children.iter().map(child).collect();
+    let children: Vec<NewJob> = step.children.iter().map(|job| change.child(job)).collect();
     if change.outcome.progresses() && step.stage.is_some() {
         let params = params![change.job.as_bytes(), change.rev.0 + 1];
         tx.execute(sql::commit::RESET_PENDING_CHILDREN, params)?;

@@ -1,7 +1,7 @@
 //! Workers: registering, renewing leases, releasing jobs, retiring.
 
-use rusqlite::params;
-use windlass_model::{ClaimNo, Epoch, JobClaim, JobId, Time, WorkerId};
+use rusqlite::{Row, params};
+use windlass_model::{ClaimNo, Epoch, JobClaim, JobId, Lease, Time, WorkerId, WorkerStatus};
 
 use super::{
     claim::read_claim,
@@ -9,7 +9,10 @@ use super::{
     sql,
     tx::{PAIR_BYTES, Tx, read_id, unpack},
 };
-use crate::{Actor, CancelRequest, Error, NewWorker, Now, RenewRequest, Renewal};
+use crate::{
+    Actor, CancelRequest, Error, NewWorker, Now, RenewRequest, Renewal,
+    columns::{ALIVE, DEAD},
+};
 
 pub(super) fn register(tx: &Tx<'_>, now: Now, worker: &NewWorker) -> Result<bool, Error> {
     let now = tx.now(now);
@@ -32,6 +35,16 @@ pub(super) fn renew(tx: &Tx<'_>, now: Now, request: &RenewRequest) -> Result<Ren
     let Some((lapsed, claims)) = held else { return Ok(Renewal::Lost) };
     let claims = serde_json::from_str(&claims).map_err(|e| Error::Fault(e.to_string()))?;
     Ok(Renewal::Held { lapsed, claims })
+}
+
+/// Reads the lease of a worker from its status and the time.
+pub(super) fn read(row: &Row<'_>) -> rusqlite::Result<Lease> {
+    let status = match row.get::<_, i16>(0)? {
+        ALIVE => WorkerStatus::Alive,
+        DEAD => WorkerStatus::Dead,
+        _ => WorkerStatus::Gone,
+    };
+    Ok(Lease { status, until: Time(row.get(1)?) })
 }
 
 /// Deletes claims that have no claimed jobs left. One that has some stays: their outcomes were lost, and it is

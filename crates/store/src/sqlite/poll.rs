@@ -30,7 +30,7 @@ struct DueBranch {
     key: BranchKey,
     poll_at: Time,
     spawned: i64,
-    tally: BranchCounts,
+    counts: BranchCounts,
     watch: Option<BranchWatch>,
     cancels_children: bool,
     poll: BranchPoll,
@@ -83,7 +83,7 @@ fn read_branch(row: &Row<'_>) -> rusqlite::Result<DueBranch> {
         key: (read_id(row, 0)?, BranchNo(row.get(1)?)),
         poll_at,
         spawned: row.get(3)?,
-        tally: branch::tally(row, 4)?,
+        counts: branch::read_counts(row, 4)?,
         watch: branch::watch(row, 8)?,
         cancels_children: row.get(9)?,
         poll: columns::poll(row.get::<_, Option<String>>(10)?.as_deref(), Some(poll_at)),
@@ -97,7 +97,7 @@ impl DueBranch {
         let sample = PollSample {
             now,
             spawned: self.spawned,
-            counts: self.tally,
+            counts: self.counts,
             claimed: items,
             claimed_unstarted: begun,
         };
@@ -117,7 +117,7 @@ fn sample_branches(tx: &Tx<'_>, now: Time, limit: usize) -> Result<Vec<Sample>, 
         let mut recount = None;
         if branch.poll.recount_due(&branch.next(now, claimed)) {
             let counted = self::recount(tx, &branch)?;
-            branch.tally.add(counted.difference);
+            branch.counts.add(counted.difference);
             recount = Some(counted);
         }
         let stuck = branch.poll.search_due(&branch.next(now, claimed));
@@ -163,7 +163,7 @@ fn recount(tx: &Tx<'_>, branch: &DueBranch) -> Result<Recount, Error> {
             BranchCounts { started: 0, done: row.get(0)?, failed: row.get(1)?, cancelled: row.get(2)? };
         Ok(ChildRows { ends, live: row.get(3)? })
     })?;
-    Ok(rows.unwrap_or_default().recount(branch.spawned, &branch.tally))
+    Ok(rows.unwrap_or_default().recount(branch.spawned, &branch.counts))
 }
 
 /// Children of a branch that are nowhere.
@@ -195,8 +195,8 @@ fn apply(tx: &Tx<'_>, now: Time, sample: &Sample, report: &mut PollReport) -> Re
     let difference = sample.recount.map_or(BranchCounts::default(), |recount| recount.difference);
     if difference != BranchCounts::default() {
         tracing::warn!(%job, %number, ?difference, "the children of a branch were counted wrong");
-        branch.tally.add(difference);
-        tx.write_count(sample.key, branch.tally)?;
+        branch.counts.add(difference);
+        tx.write_count(sample.key, branch.counts)?;
         report.corrected += 1;
     }
     let mut poll = branch.next(now, sample.claimed);
@@ -215,7 +215,7 @@ fn apply(tx: &Tx<'_>, now: Time, sample: &Sample, report: &mut PollReport) -> Re
         // Lost children are searched for next time.
         None => poll.searched_at = branch.poll.searched_at,
     }
-    if branch.watch.take_if(|watch| poll.found_missing() || watch.is_met(&branch.tally)).is_some() {
+    if branch.watch.take_if(|watch| poll.found_missing() || watch.is_met(&branch.counts)).is_some() {
         tx.notify(now, sample.key)?;
         report.notified += 1;
     }

@@ -3,7 +3,7 @@
 use rusqlite::params;
 use windlass_model::{
     Epoch, JobId, Reason, Time, Unwind, WorkerId,
-    crash::{AfterDeath, after_death},
+    crash::{AfterDeath, after_death, lost},
 };
 
 use super::{
@@ -11,7 +11,7 @@ use super::{
     sql,
     tx::{Tx, unpack},
 };
-use crate::{Error, Now, ReapReport, ReapRequest, columns, memory::lost};
+use crate::{Error, Now, ReapReport, ReapRequest, columns};
 
 /// A recorded claim of a dead worker.
 struct Claim {

@@ -48,7 +48,7 @@ fn next(tx: &Tx<'_>, now: Time, change: &Change, is_cleared: bool) -> Result<boo
         has_undo,
         unwind,
         is_cleared,
-        is_unchanged(change),
+        change.stage_unchanged(),
         stage.name,
         stage.codec,
         stage.inline,
@@ -82,7 +82,7 @@ pub(super) fn wait(
         has_undo,
         unwind,
         is_cleared,
-        is_unchanged(change),
+        change.stage_unchanged(),
         stage.name,
         stage.codec,
         stage.inline,
@@ -103,14 +103,6 @@ pub(super) fn wait(
         Some(_) => tx.park(now, &placement, awaited, keeps_slot == Some(true), pending_children)?,
     }
     Ok(true)
-}
-
-/// Whether a step leads to the stage it came from; `None` if it is only part of an attempt.
-fn is_unchanged(change: &Change) -> Option<bool> {
-    match change.step.as_ref() {
-        Some(step) if step.partial => None,
-        step => Some(step.is_some_and(|step| step.unchanged)),
-    }
 }
 
 fn done(tx: &Tx<'_>, now: Time, change: &Change, output: &Payload, is_cleared: bool) -> Result<bool, Error> {

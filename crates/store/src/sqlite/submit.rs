@@ -3,11 +3,12 @@
 use std::collections::{HashMap, HashSet};
 
 use rusqlite::{CachedStatement, params};
-use windlass_model::{Epoch, JobId, NewJob, Rev, SubmitOutcome, Time, When, rank::rank};
+use windlass_model::{Epoch, JobId, NewJob, Rev, SubmitOutcome, Time, rank::rank};
 
 use super::{
     Sqlite,
     claim::read_claim,
+    lease,
     rate::{self, Buckets},
     serial::Placement,
     signal, sql,
@@ -16,7 +17,7 @@ use super::{
 };
 use crate::{
     ClaimOnSubmit, Error, Now,
-    columns::{self, ALIVE, DEADLINE, ExistingJobs, Inserted, WAKE},
+    columns::{self, DEADLINE, ExistingJobs, Inserted, WAKE},
     intern::Lane,
 };
 
@@ -84,7 +85,7 @@ pub(super) fn insert_jobs(
             }
             let row = NewRow {
                 lane: &lane,
-                due_at: due_at(job, now),
+                due_at: job.when.due_at(now),
                 serial_key: serial_key_of(job, &serial_keys),
             };
             if !row.insert(tx, &mut statement, now, job)? {
@@ -148,15 +149,6 @@ pub(super) fn insert_unplaced(
         NewRow { lane: &lane, due_at: now, serial_key: None }.insert(tx, &mut statement, now, job)?;
     }
     Ok(())
-}
-
-/// When a job is due that is submitted now.
-pub(super) fn due_at(job: &NewJob, now: Time) -> Time {
-    match job.when {
-        When::Now => now,
-        When::After(delay) => now.plus(delay),
-        When::At(at) => at.max(now),
-    }
 }
 
 /// The numbers of the jobs' serial keys, added with the slots they name, whatever becomes of the jobs.
@@ -272,11 +264,9 @@ fn exists(tx: &Tx<'_>, lane: &Lane, job: &NewJob) -> Result<bool, Error> {
 
 /// Whether the worker may claim the jobs it submits.
 fn has_lease(tx: &Tx<'_>, claim_on_submit: ClaimOnSubmit, now: Time) -> Result<bool, Error> {
-    let worker =
-        tx.query_one(sql::claim::READ_WORKER, params![claim_on_submit.worker.0, None::<i32>], |row| {
-            Ok((row.get::<_, i16>(0)?, row.get::<_, i64>(1)?))
-        })?;
-    Ok(worker.is_some_and(|(status, lease_until)| status == ALIVE && lease_until > now.micros()))
+    let params = params![claim_on_submit.worker.0, None::<i32>];
+    let lease = tx.query_one(sql::claim::READ_WORKER, params, lease::read)?;
+    Ok(lease.is_some_and(|lease| lease.is_valid(now)))
 }
 
 /// Reads the jobs that have the ids or keys of those that were not inserted.

@@ -1,7 +1,7 @@
 //! Firing due timers, and reading gates.
 
 use rusqlite::params;
-use windlass_model::{JobId, Reason, Time, Unwind};
+use windlass_model::{Failure, JobId, Reason, Time, Unwind};
 
 use super::{
     Sqlite, arrivals,
@@ -14,7 +14,6 @@ use super::{
 use crate::{
     Actor, CANCEL_GATE, Error, Now, TIMER_GATE, TimerReport,
     columns::{self, DEADLINE, LIVE, WAKE},
-    memory::expired,
 };
 
 /// A due timer, with its job.
@@ -125,7 +124,7 @@ fn fire(tx: &Tx<'_>, now: Time, limit: usize) -> Result<TimerReport, Error> {
 }
 
 fn expire(tx: &Tx<'_>, now: Time, job: &JobRow, at: Time) -> Result<(), Error> {
-    let (placement, failure) = (&job.placement, expired(at));
+    let (placement, failure) = (&job.placement, Failure::expired(at));
     if job.must_unwind {
         return tx.unwind(now, placement, &Unwind { reason: Some(Reason::Expired), failure }, None);
     }

@@ -1,7 +1,7 @@
 //! Unique names. Nothing is written when a job changes state: who asks for a name checks the job that last took it.
 
 use rusqlite::params;
-use windlass_model::{Conflict, JobId, NewJob, State, SubmitOutcome, Time};
+use windlass_model::{JobId, NewJob, State, SubmitOutcome, Time};
 
 use super::{
     job_actions::{JobRow, cancel, read_job},
@@ -54,19 +54,11 @@ pub(super) fn take_for(
     let holder = holder_of(tx, now, kind, &unique.key, job.id)?;
     if let Some(holder) = &holder {
         let id = holder.placement.id;
-        match unique.conflict {
-            Conflict::Keep => {
-                let same_input = holder.digest == job.digest;
-                return Ok(Err(SubmitOutcome::Existing { id, same_input }));
-            }
-            Conflict::Reject => return Ok(Err(SubmitOutcome::Rejected { id })),
-            Conflict::Replace if holder.state == State::Running => {
-                return Ok(Err(SubmitOutcome::Rejected { id }));
-            }
-            Conflict::Replace | Conflict::CancelAndReplace => {
-                cancel(tx, now, holder, GRACE, &outcome::replaced(job.id))?;
-            }
+        let (same_input, is_running) = (holder.digest == job.digest, holder.state == State::Running);
+        if let Err(outcome) = unique.conflict.resolve(id, same_input, is_running) {
+            return Ok(Err(outcome));
         }
+        cancel(tx, now, holder, GRACE, &outcome::replaced(job.id))?;
     }
     take(tx, kind, &unique.key, job.id)?;
     Ok(Ok(holder.map(|holder| holder.placement.id)))

@@ -1,0 +1,107 @@
+//! Reads for people and for parents: branches, their children, and the position of a child.
+
+use windlass_model::BranchNo;
+
+use super::{
+    branch::{BranchKey, StoredBranch},
+    *,
+};
+use crate::{Branch, BranchChild, BranchChildFilter, ChildEnd, ChildPlace, ChildStates, Summary};
+
+impl Inner {
+    /// The children of a branch, with how many items each represents that are not counted yet.
+    pub(super) fn children_in(&self, key: BranchKey) -> impl Iterator<Item = (&Row, i64)> {
+        self.jobs.values().filter_map(move |row| {
+            let member = row.branch_member().filter(|member| (member.parent, member.branch) == key)?;
+            Some((row, i64::from(member.items)))
+        })
+    }
+
+    /// The position of a job in a branch of its parent.
+    pub(super) fn place(&self, id: JobId) -> Option<ChildPlace> {
+        let row = self.row(id);
+        let position = row.new.branch_position.as_ref()?;
+        let branch = self.branches.get(&(row.new.parent?, position.branch))?;
+        let spawn = usize::try_from(position.spawn).ok().and_then(|spawn| branch.spawns.get(spawn));
+        Some(ChildPlace {
+            branch: position.branch,
+            name: branch.name.clone(),
+            spawn: spawn.cloned().unwrap_or_default(),
+            item: position.item.clone(),
+            items: position.items,
+        })
+    }
+
+    pub(super) fn branches(&self, job: JobId) -> Vec<Branch> {
+        let view = |((job, number), branch): (&(JobId, BranchNo), &StoredBranch)| Branch {
+            job: *job,
+            number: *number,
+            name: branch.name.clone(),
+            spawns: branch.spawns.clone(),
+            cursor: branch.cursor.clone(),
+            sealed: branch.sealed,
+            merged: branch.merged,
+            cancels_children: branch.cancels_children,
+            spawned: branch.spawned,
+            counts: branch.counts,
+            watch: branch.watch.clone(),
+            goal: branch.merge_record.clone(),
+            opened_at: branch.opened_at,
+            merged_at: branch.merged_at,
+            poll: branch.poll.clone(),
+        };
+        self.branches.iter().filter(|((of, _), _)| *of == job).map(view).collect()
+    }
+
+    pub(super) fn branch_children(&self, filter: &BranchChildFilter) -> Vec<BranchChild> {
+        let is_wanted = |row: &Row| {
+            let in_state = match filter.only {
+                ChildStates::All => true,
+                ChildStates::Live => row.is_live(),
+                ChildStates::Ended => !row.is_live(),
+                ChildStates::Bad => matches!(row.final_state, Some(State::Failed | State::Cancelled)),
+            };
+            in_state && filter.after.is_none_or(|after| row.new.id > after)
+        };
+        let view = |(row, _): (&Row, i64)| BranchChild {
+            summary: self.summary(row.new.id),
+            branch_position: *row.new.branch_position.clone().expect("it is in a branch"),
+            items_done: row.items_done,
+            ended: self.job_end(row.new.id),
+            input: row.new.input.clone(),
+            data: row.data.clone(),
+        };
+        let children = self.children_in((filter.job, filter.branch)).filter(|(row, _)| is_wanted(row));
+        children.take(filter.limit).map(view).collect()
+    }
+
+    /// Children of a job, oldest first, those in branches included.
+    pub(super) fn children(&self, parent: JobId, after: Option<JobId>, limit: usize) -> Vec<Summary> {
+        let is_wanted = |(id, row): &(&JobId, &Row)| {
+            row.new.parent == Some(parent) && after.is_none_or(|after| **id > after)
+        };
+        self.jobs.iter().filter(is_wanted).take(limit).map(|(id, _)| self.summary(*id)).collect()
+    }
+
+    /// The children that one change of a job submitted, and how they ended.
+    pub(super) fn child_ends(
+        &self,
+        parent: JobId,
+        parent_rev: Rev,
+        after: Option<JobId>,
+        limit: usize,
+    ) -> Vec<ChildEnd> {
+        let is_wanted = |(id, row): &(&JobId, &Row)| {
+            row.new.parent == Some(parent)
+                && row.new.parent_rev == Some(parent_rev)
+                && after.is_none_or(|after| **id > after)
+        };
+        let view = |(id, row): (&JobId, &Row)| ChildEnd {
+            id: *id,
+            kind: row.new.kind.kind.clone(),
+            key: row.new.key.clone(),
+            ended: self.job_end(*id),
+        };
+        self.jobs.iter().filter(is_wanted).take(limit).map(view).collect()
+    }
+}

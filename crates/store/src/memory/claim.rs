@@ -1,0 +1,121 @@
+//! Claiming ready jobs.
+
+use windlass_model::{ClaimedJob, LeaseState};
+
+use super::*;
+
+impl Inner {
+    pub(super) fn claim(&mut self, now: Time, request: &ClaimRequest) -> Result<ClaimBatch, Error> {
+        if !request.kinds.is_empty() {
+            self.queues.insert(request.queue.clone());
+        }
+        match self.workers.get(&request.worker).map(|worker| worker.lease.state(now)) {
+            Some(LeaseState::Valid) => {}
+            Some(LeaseState::Lapsed) => return Err(Error::lease_lapsed()),
+            Some(LeaseState::Ended) | None => return Err(Error::Dead),
+        }
+        self.settle_claims(request.worker, &request.settled);
+        let limit = if request.solo { 1 } else { request.limit };
+        let paused = self.queue_pauses.contains_key(&request.queue);
+        let number = (request.worker, request.number);
+        let mut refill_at = None;
+        let pairs = match self.claims.get(&number) {
+            Some(claim) => claim.jobs.iter().copied().filter(|pair| self.is_claimed(*pair)).collect(),
+            None if paused => Vec::new(),
+            None => {
+                let (taken, refill) = self.take(now, &self.lanes(request, request.solo), limit);
+                refill_at = refill;
+                let pairs: Vec<_> = taken.into_iter().map(|id| (id, self.row(id).epoch)).collect();
+                if !pairs.is_empty() {
+                    let claim = Claim { jobs: pairs.clone(), solo: request.solo, claimed_at: now };
+                    self.claims.insert(number, claim);
+                }
+                pairs
+            }
+        };
+        let suspect_lanes = self.lanes(request, true);
+        let suspects = !paused && self.ready.iter().any(|(lane, ..)| suspect_lanes.contains(lane));
+        let more = limit > 0 && pairs.len() >= limit;
+        let jobs = pairs.into_iter().map(|(id, _)| self.claimed_job(id, request.number)).collect();
+        Ok(ClaimBatch { jobs, more, suspects, refill_at, now })
+    }
+
+    /// The lanes of a request: without a rate limit, and with each of them.
+    fn lanes(&self, request: &ClaimRequest, suspect: bool) -> Vec<Lane> {
+        let limits = || std::iter::once(None).chain(self.buckets.keys().cloned().map(Some));
+        let mut lanes = Vec::new();
+        for kind in request.kinds.iter() {
+            lanes.extend(limits().map(|limit| Lane {
+                queue: request.queue.clone(),
+                kind: kind.kind.clone(),
+                version: kind.version,
+                limit,
+                suspect,
+            }));
+        }
+        lanes
+    }
+
+    /// Takes the first `limit` jobs of some lanes out of the ready set, by rank, as far as their rate limits pay for them.
+    /// One that cannot be paid for makes those of its rate limit that rank after it wait. Returns the jobs, and when to
+    /// claim again for those that wait for their rate limit.
+    fn take(&mut self, now: Time, lanes: &[Lane], limit: usize) -> (Vec<JobId>, Option<Time>) {
+        let mut ready: Vec<_> =
+            self.ready.iter().filter(|(lane, ..)| lanes.contains(lane)).cloned().collect();
+        ready.sort_by_key(|(_, rank, id)| (*rank, *id));
+        let mut exhausted: BTreeSet<String> = BTreeSet::new();
+        let mut refill_at: Option<Time> = None;
+        let mut taken = Vec::new();
+        for key in ready {
+            if taken.len() == limit {
+                break;
+            }
+            let id = key.2;
+            if let Some(charge) = self.row(id).new.settings.rate.clone() {
+                if exhausted.contains(&charge.limit) {
+                    continue;
+                }
+                if let Err(at) = self.charge(now, &charge) {
+                    refill_at = Some(refill_at.map_or(at, |other| other.min(at)));
+                    exhausted.insert(charge.limit);
+                    continue;
+                }
+            }
+            self.next_state(id, Event::Claim);
+            self.ready.remove(&key);
+            taken.push(id);
+        }
+        (taken, refill_at)
+    }
+
+    fn claimed_job(&self, id: JobId, claim: ClaimNo) -> ClaimedJob {
+        let row = self.row(id);
+        ClaimedJob {
+            id,
+            kind: row.new.kind.clone(),
+            claim,
+            epoch: row.epoch,
+            rev: row.rev,
+            attempts: row.attempts,
+            retry_counts: row.retry_counts.clone(),
+            worker_deaths: row.worker_deaths,
+            key: row.new.key.clone(),
+            due_at: row.due_at,
+            deadline_at: row.new.deadline_at,
+            settings: row.new.settings.clone(),
+            input: row.new.input.clone(),
+            parent: row.new.parent.filter(|_| row.new.parent_rev.is_some()),
+            branch_member: row.branch_member(),
+            stage: row.stage.clone(),
+            stage_rev: row.stage_rev,
+            steps_since_wait: row.steps_since_wait,
+            data: row.data.clone(),
+            wait: row.wait.clone(),
+            wait_until: row.wait_until,
+            pending_children: row.pending_children,
+            inbox: row.awaited_signals(),
+            unwind: row.unwind.clone(),
+            fault: None,
+        }
+    }
+}
