@@ -97,7 +97,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("transitions of all checkouts:");
     for path in engine.inspect().transition_counts("checkout", 100).await? {
         let next = path.next.as_deref().unwrap_or("the end");
-        println!("  {} → {next}, {} ({}x)", path.stage, path.how, path.times);
+        println!("  {} → {next}, {} ({}x)", path.stage, path.outcome, path.times);
     }
     engine.stop().await;
     Ok(())

@@ -120,7 +120,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
 
     println!("its transitions:");
     for step in engine.inspect().transitions(job.id(), None, 100).await? {
-        println!("  {} → {}, {}", step.stage, step.next.as_deref().unwrap_or("the end"), step.how);
+        println!("  {} → {}, {}", step.stage, step.next.as_deref().unwrap_or("the end"), step.outcome);
     }
     for attempt in engine.inspect().history(job.id()).await? {
         println!("  a failed attempt: {}", attempt.failure.message);

@@ -135,7 +135,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     }
     println!("in the journal of the piano:");
     for entry in engine.inspect().journal(piano.id(), None, 100).await? {
-        println!("  {:>2} {} {:?}: {}", entry.seq, entry.op, entry.name, entry.mark);
+        println!("  {:>2} {} {:?}: {}", entry.seq, entry.call_kind, entry.name, entry.event);
     }
     println!("show it:    windlass --store {url} show {}", piano.id());
     println!("draw it:    windlass --store {url} diagram {} --svg order.svg", piano.id());

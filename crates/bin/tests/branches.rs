@@ -240,7 +240,7 @@ fn list_children(program: &Program<'_>, id: &str) {
     );
     let answer = sandbox.json(&["show", &format!("{id}$pieces$piece_9"), "--json"]);
     assert_eq!(
-        (&answer["child_name"], &answer["place"]["item"]),
+        (&answer["child_name"], &answer["position"]["item"]),
         (&"orders$pieces$piece_9".into(), &"9".into())
     );
     assert_eq!(sandbox.json(&["why", "orders$pieces$piece_9", "--json"])["cause"], "stopped");
@@ -269,7 +269,7 @@ fn show_packed_children(program: &Program<'_>) {
         ],
     );
     let row = sandbox.json(&["show", block, "--json"]);
-    let (items, first) = (&row["place"]["items"], row["place"]["item"].as_str().expect("an item"));
+    let (items, first) = (&row["position"]["items"], row["position"]["item"].as_str().expect("an item"));
     program.prints(&["jobs", "--parent", "packed"], &[&format!("block of {items} ")]);
     let name = format!("name       packed$pieces$piece_{first}, the first of {items} children");
     program.prints(&["show", block], &[&name, &format!("\nblock\n  {items} children in one job")]);

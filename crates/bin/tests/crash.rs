@@ -75,7 +75,11 @@ fn a_killed_workers_job_runs_again_at_once(sandbox: &Sandbox) {
     until_runs(sandbox, 2);
     sandbox.write("go", "");
     let job = sandbox.until_state(&id, "done");
-    assert_eq!((&job["deaths"], &job["attempts"], &job["rev"]), (&1.into(), &0.into(), &1.into()), "{job}");
+    assert_eq!(
+        (&job["worker_deaths"], &job["attempts"], &job["rev"]),
+        (&1.into(), &0.into(), &1.into()),
+        "{job}"
+    );
 }
 
 /// From another machine only the end of the lease shows it.
@@ -93,7 +97,7 @@ fn a_killed_workers_job_runs_again_after_its_lease(sandbox: &Sandbox) {
     until_runs(sandbox, 2);
     sandbox.write("go", "");
     let job = sandbox.until_state(&id, "done");
-    assert_eq!((&job["deaths"], &job["rev"]), (&1.into(), &1.into()), "{job}");
+    assert_eq!((&job["worker_deaths"], &job["rev"]), (&1.into(), &1.into()), "{job}");
     assert!(job.to_string().contains("was lost"), "{job}");
 }
 
@@ -136,7 +140,7 @@ fn a_frozen_worker_is_fenced_when_it_wakes_and_works_again(sandbox: &Sandbox) {
     sandbox.until_state(&id, "done");
     // Read again: what `show` combines is not from one point in time while the job changes.
     let done = sandbox.show(&id);
-    assert_eq!((&done["deaths"], &done["rev"]), (&1.into(), &1.into()), "{done}");
+    assert_eq!((&done["worker_deaths"], &done["rev"]), (&1.into(), &1.into()), "{done}");
     other.kill();
 
     zombie.signal(Signal::CONT);
@@ -163,7 +167,7 @@ fn a_job_that_kills_its_workers_is_poison_and_its_neighbours_are_not(sandbox: &S
         let job = sandbox.show(&killer);
         (job["state"] == "failed").then_some(job)
     });
-    assert_eq!((&job["reason"], &job["crashes"]), (&"poison".into(), &2.into()), "{job}");
+    assert_eq!((&job["reason"], &job["solo_crashes"]), (&"poison".into(), &2.into()), "{job}");
     assert!((3..10).contains(&starts), "{starts} workers");
     for id in neighbours {
         let job = until("the neighbour is done", || {
@@ -173,6 +177,6 @@ fn a_job_that_kills_its_workers_is_poison_and_its_neighbours_are_not(sandbox: &S
             let job = sandbox.show(&id);
             (job["state"] == "done").then_some(job)
         });
-        assert_eq!(job["crashes"], 0, "{job}");
+        assert_eq!(job["solo_crashes"], 0, "{job}");
     }
 }

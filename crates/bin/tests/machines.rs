@@ -34,7 +34,7 @@ fn operate(sandbox: &Sandbox) {
     let answer = sandbox.until_state(&id, "waiting");
     assert_eq!((&answer["stage"], &answer["data"]), (&"Asked".into(), &json!({ "what": "deploy 17" })));
     assert_eq!(answer["wait"]["signals"]["names"], json!([{ "name": "approve" }, { "name": "reject" }]));
-    assert!(answer["until"].is_string() && answer["pending"] == 0, "{answer}");
+    assert!(answer["wait_until"].is_string() && answer["pending_children"] == 0, "{answer}");
     filter(sandbox, &id, &foreign);
     signal(sandbox, &id);
     draw(sandbox, &id, &rejected);
@@ -198,7 +198,7 @@ fn draw(sandbox: &Sandbox, id: &str, rejected: &str) {
     assert_eq!(sandbox.ok(&["signal", id, "approve", r#"{"by": "bob"}"#]), format!("{id} delivered\n"));
     let answer = sandbox.until_state(id, "done");
     assert_eq!(
-        (&answer["output"]["by"], &answer["last_transitions"][1]["how"]),
+        (&answer["output"]["by"], &answer["last_transitions"][1]["outcome"]),
         (&"bob".into(), &"done".into())
     );
     assert!(sandbox.fails(&["signal", id, "approve"]).contains("is done: it takes no more signals"));
@@ -209,7 +209,7 @@ fn draw(sandbox: &Sandbox, id: &str, rejected: &str) {
     let answer = sandbox.json(&["diagram", "--kind", "approval", "--json"]);
     assert_eq!(
         answer["versions"][0]["edges"][0],
-        json!({ "from": "Ask", "to": "Asked", "how": "wait", "times": 2 })
+        json!({ "from": "Ask", "to": "Asked", "outcome": "wait", "times": 2 })
     );
     assert_eq!(sandbox.json(&["diagram", id, "--json"])["starts"], json!(["Ask"]));
     assert!(

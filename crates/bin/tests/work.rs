@@ -74,7 +74,7 @@ fn a_stopping_worker_finishes_running_attempts_and_releases_the_rest() {
     let (code, log) = worker.wait();
     assert_eq!(code, 0, "{log}");
     let answer = sandbox.json(&["show", running.trim(), "--json"]);
-    assert_eq!((&answer["state"], &answer["deaths"]), (&"done".into(), &0.into()));
+    assert_eq!((&answer["state"], &answer["worker_deaths"]), (&"done".into(), &0.into()));
     assert_eq!(sandbox.count("ready"), 20);
     assert_eq!(sandbox.json(&["jobs", "--json", "--state", "ready"])["jobs"][0]["attempts"], 0);
 }
@@ -98,7 +98,7 @@ fn a_second_signal_ends_a_worker_at_once_and_the_job_runs_elsewhere() {
         let answer = sandbox.json(&["show", id.trim(), "--json"]);
         (answer["state"] == "done").then_some(answer)
     });
-    assert_eq!(answer["deaths"], 1);
+    assert_eq!(answer["worker_deaths"], 1);
 }
 
 #[test]

@@ -46,7 +46,7 @@ fn show(sandbox: &Sandbox, unanswered: &str, asleep: &str) {
         .as_array()
         .expect("a journal")
         .iter()
-        .map(|entry| format!("{} {} {}", entry["op"], entry["name"], entry["mark"]).replace('"', ""))
+        .map(|entry| format!("{} {} {}", entry["call_kind"], entry["name"], entry["event"]).replace('"', ""))
         .collect();
     assert_eq!(calls[..2], ["sleep sleep begun", "sleep sleep done"], "{calls:?}");
     assert!(calls.contains(&"step remind done".to_owned()), "{calls:?}");
@@ -191,18 +191,18 @@ fn long_journals_are_shortened_and_a_diverged_workflow_continues_once_it_is_fixe
     until("it has reminded", || sandbox.ok(&["show", &id]).contains("remind[1]").then_some(()));
     drop(worker);
     // As if an older build had slept where this one has a step.
-    let change = |op: i64| {
+    let change = |call_kind: i64| {
         let connection = rusqlite::Connection::open(sandbox.path("windlass.db")).expect("the store");
         connection.busy_timeout(std::time::Duration::from_secs(10)).expect("patience");
-        let sql = "update windlass_journal set op = ?1 where name = 'remind' and key = '1'";
-        assert!(connection.execute(sql, [op]).expect("changed") > 0);
+        let sql = "update windlass_journal set call_kind = ?1 where name = 'remind' and key = '1'";
+        assert!(connection.execute(sql, [call_kind]).expect("changed") > 0);
     };
     // As if an older build had used another name, with an undo: that breaks nothing, but is listed, and fails with --strict.
-    let rename = |from: &str, to: &str, mark: i64| {
+    let rename = |from: &str, to: &str, event: i64| {
         let connection = rusqlite::Connection::open(sandbox.path("windlass.db")).expect("the store");
         connection.busy_timeout(std::time::Duration::from_secs(10)).expect("patience");
-        let sql = "update windlass_journal set name = ?2, mark = ?3 where name = ?1 and key = '1'";
-        assert!(connection.execute(sql, (from, to, mark)).expect("changed") > 0);
+        let sql = "update windlass_journal set name = ?2, event = ?3 where name = ?1 and key = '1'";
+        assert!(connection.execute(sql, (from, to, event)).expect("changed") > 0);
     };
     assert_eq!(sandbox.run(&["check", "--strict"]).code, 0, "it is the same build");
     rename("remind", "nag", 7);
@@ -223,10 +223,10 @@ fn long_journals_are_shortened_and_a_diverged_workflow_continues_once_it_is_fixe
     let changed = |n: usize, what: &str| answer["changed"][n][what].clone();
     assert_eq!((ended.code, &answer["losing_undo"]), (1, &json!(1)), "{answer}");
     assert_eq!(
-        [changed(0, "name"), changed(0, "how"), changed(0, "undo")],
+        [changed(0, "name"), changed(0, "change"), changed(0, "undo")],
         [json!("nag"), json!("not_reached"), json!(true)]
     );
-    let new = answer["changed"].as_array().expect("calls").iter().filter(|call| call["how"] == "new");
+    let new = answer["changed"].as_array().expect("calls").iter().filter(|call| call["change"] == "new");
     assert_eq!(new.map(|call| &call["name"]).collect::<Vec<_>>(), ["remind"], "{answer}");
     assert!(ended.stderr.contains("--strict: this build differs"), "{ended:?}");
     rename("nag", "remind", 3);

@@ -36,7 +36,7 @@ pub struct Change {
     /// The branch that counts this job's end, and the items the job represents before this change.
     pub branch_member: Option<BranchMember>,
     /// What a step of a machine or workflow writes besides its outcome.
-    pub step: Option<Box<StepWrites>>,
+    pub writes: Option<Box<StepWrites>>,
     /// How the attempt or step ended.
     pub outcome: Outcome,
 }
@@ -48,7 +48,7 @@ impl Change {
             Outcome::Done(output) => output.bytes.len(),
             _ => 0,
         };
-        let step = self.step.as_ref().map_or(0, |step| {
+        let step = self.writes.as_ref().map_or(0, |step| {
             let data = step.stage.as_ref().map_or(0, |(_, data)| data.bytes.len());
             let jobs = step.children.iter().chain(&step.promoted).map(NewJob::bytes);
             let entries = step.entries.iter().map(|entry| entry.payload.bytes.len());
@@ -71,7 +71,7 @@ impl Change {
             is_serial: job.settings.is_serial(),
             parent: job.parent,
             branch_member: job.branch_member,
-            step: None,
+            writes: None,
             outcome,
         }
     }
@@ -79,7 +79,7 @@ impl Change {
     /// Whether the job is in the same stage with the same data as before; then the step counts as an attempt instead of resetting
     /// the counts of attempts and retries. `None` if the step is only a part of an attempt: then wait and counts stay as they are.
     pub fn stage_unchanged(&self) -> Option<bool> {
-        match self.step.as_deref() {
+        match self.writes.as_deref() {
             Some(step) if step.partial => None,
             step => Some(step.is_some_and(|step| step.unchanged)),
         }
@@ -87,13 +87,13 @@ impl Change {
 
     /// Returns the jobs that it submits.
     pub fn submitted_jobs(&self) -> impl Iterator<Item = &NewJob> + Clone {
-        self.step.iter().flat_map(|step| step.children.iter().chain(&step.promoted))
+        self.writes.iter().flat_map(|step| step.children.iter().chain(&step.promoted))
     }
 
     /// Returns one of its children as it is submitted. The wait of this job counts its end, or this job is sent its end as a signal,
     /// or its branch counts it.
     pub fn child(&self, job: &NewJob) -> NewJob {
-        let signals_end = self.step.as_ref().is_some_and(|step| step.signal_child_ends);
+        let signals_end = self.writes.as_ref().is_some_and(|step| step.signal_child_ends);
         let parent_rev = if signals_end { Rev::SIGNALLED } else { Rev(self.rev.0 + 1) };
         NewJob {
             parent: Some(self.job),
@@ -105,7 +105,7 @@ impl Change {
     /// Returns the changes that record the first attempts at promoted items. The store applies them after it has inserted the
     /// promoted jobs, as if this change's worker had claimed these jobs.
     pub fn first_attempts(&self) -> impl Iterator<Item = Change> {
-        let attempts = self.step.iter().flat_map(|step| &step.first_attempts);
+        let attempts = self.writes.iter().flat_map(|step| &step.first_attempts);
         attempts.map(|attempt| Change {
             job: attempt.job,
             epoch: Epoch(0),
@@ -117,7 +117,7 @@ impl Change {
             is_serial: false,
             parent: None,
             branch_member: self.branch_member.map(|member| BranchMember { items: 1, ..member }),
-            step: None,
+            writes: None,
             outcome: attempt.outcome.clone(),
         })
     }
@@ -339,7 +339,7 @@ mod tests {
     fn change(outcome: Outcome, step: Option<StepWrites>) -> Change {
         let claimed = job(1).claimed_at_submit(ClaimNo(1), Epoch(0), Time(0));
         let change = Change::new(&claimed, WorkerId(1), Time(0), outcome);
-        Change { rev: Rev(4), step: step.map(Box::new), ..change }
+        Change { rev: Rev(4), writes: step.map(Box::new), ..change }
     }
 
     #[test]

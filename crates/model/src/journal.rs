@@ -15,9 +15,9 @@ pub struct JournalEntry {
     /// refuses a change with an entry whose number is taken.
     pub seq: i32,
     /// What kind of call it was.
-    pub op: CallKind,
+    pub call_kind: CallKind,
     /// What happened to the call.
-    pub mark: CallEvent,
+    pub event: CallEvent,
     /// The name of the call.
     pub name: String,
     /// Distinguishes it from other calls of the same name.
@@ -148,13 +148,13 @@ mod tests {
 
     #[test]
     fn every_number_means_one_value() {
-        for op in CallKind::ALL {
-            assert_eq!(CallKind::from_number(op.number()), Some(*op));
-            assert_eq!(serde_json::to_value(op).expect("written"), op.name());
+        for call_kind in CallKind::ALL {
+            assert_eq!(CallKind::from_number(call_kind.number()), Some(*call_kind));
+            assert_eq!(serde_json::to_value(call_kind).expect("written"), call_kind.name());
         }
-        for mark in CallEvent::ALL {
-            assert_eq!(CallEvent::from_number(mark.number()), Some(*mark));
-            assert_eq!(serde_json::to_value(mark).expect("written"), mark.name());
+        for event in CallEvent::ALL {
+            assert_eq!(CallEvent::from_number(event.number()), Some(*event));
+            assert_eq!(serde_json::to_value(event).expect("written"), event.name());
         }
         assert_eq!((CallKind::from_number(0), CallEvent::from_number(99)), (None, None));
     }

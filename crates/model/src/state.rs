@@ -69,7 +69,7 @@ use Event::*;
 use State::*;
 
 /// Every legal move: (from, event, to). No other move happens.
-pub const MOVES: &[(State, Event, State)] = &[
+pub const TRANSITIONS: &[(State, Event, State)] = &[
     (Scheduled, Due, Ready),
     (Scheduled, Expire, Failed),
     (Scheduled, Cancel, Cancelled),
@@ -101,13 +101,13 @@ pub const MOVES: &[(State, Event, State)] = &[
 
 /// Returns the state after `event`, or `None` if `event` cannot happen in `state`.
 pub fn next(state: State, event: Event) -> Option<State> {
-    MOVES.iter().find(|(from, on, _)| (*from, *on) == (state, event)).map(|(_, _, to)| *to)
+    TRANSITIONS.iter().find(|(from, on, _)| (*from, *on) == (state, event)).map(|(_, _, to)| *to)
 }
 
 /// Returns the table as a Mermaid state diagram, for the docs.
 pub fn mermaid() -> String {
     let mut text = String::from("stateDiagram-v2\n");
-    for (from, event, to) in MOVES {
+    for (from, event, to) in TRANSITIONS {
         text += &format!("    {from} --> {to}: {}\n", format!("{event:?}").to_lowercase());
     }
     text
@@ -162,19 +162,19 @@ mod tests {
 
     #[test]
     fn an_ended_job_moves_only_by_revive_and_a_done_job_never() {
-        for (from, event, _) in MOVES {
+        for (from, event, _) in TRANSITIONS {
             assert_eq!(from.is_final(), *event == Revive, "{from} {event:?}");
             assert_ne!(*from, Done);
         }
         for state in State::ALL.into_iter().filter(|state| !state.is_final()) {
-            assert!(MOVES.iter().any(|(from, ..)| *from == state), "{state} has no way out");
+            assert!(TRANSITIONS.iter().any(|(from, ..)| *from == state), "{state} has no way out");
         }
     }
 
     #[test]
     fn each_pair_of_state_and_event_occurs_at_most_once() {
-        for (i, (from, on, _)) in MOVES.iter().enumerate() {
-            assert!(!MOVES[i + 1..].iter().any(|(f, o, _)| (f, o) == (from, on)), "{from} {on:?}");
+        for (i, (from, on, _)) in TRANSITIONS.iter().enumerate() {
+            assert!(!TRANSITIONS[i + 1..].iter().any(|(f, o, _)| (f, o) == (from, on)), "{from} {on:?}");
         }
     }
 

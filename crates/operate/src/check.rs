@@ -67,9 +67,9 @@ pub struct ChangedCall {
     /// The kind of the workflows.
     pub kind: KindVersion,
     /// How it differs.
-    pub how: CallChange,
+    pub change: CallChange,
     /// What is called.
-    pub op: CallKind,
+    pub call_kind: CallKind,
     /// The name of the call.
     pub name: String,
     /// Where in the source it is, or was when it was recorded.
@@ -100,7 +100,7 @@ impl Checked {
         let Differences { not_reached, undo_removed, new } = differences;
         self.skipping += usize::from(!not_reached.is_empty());
         self.losing_undo += usize::from(not_reached.iter().chain(&undo_removed).any(|call| call.undo));
-        let of = |how| move |call: CallDifference| (how, call);
+        let of = |change| move |call: CallDifference| (change, call);
         let all = not_reached
             .into_iter()
             .map(of(CallChange::NotReached))
@@ -108,24 +108,35 @@ impl Checked {
             .chain(new.into_iter().map(of(CallChange::New)));
         // Calls that differ only in their keys count as one.
         let mut named: Vec<(CallChange, CallDifference)> = Vec::new();
-        for (how, call) in all {
-            match named
-                .iter_mut()
-                .find(|(other, seen)| *other == how && (seen.op, &seen.name) == (call.op, &call.name))
-            {
+        for (change, call) in all {
+            match named.iter_mut().find(|(other, seen)| {
+                *other == change && (seen.call_kind, &seen.name) == (call.call_kind, &call.name)
+            }) {
                 Some((_, seen)) => seen.undo |= call.undo,
-                None => named.push((how, call)),
+                None => named.push((change, call)),
             }
         }
-        for (how, CallDifference { op, name, line, undo, .. }) in named {
+        for (change, CallDifference { call_kind, name, line, undo, .. }) in named {
             let same = |seen: &&mut ChangedCall| {
-                seen.how == how && seen.op == op && seen.name == name && seen.kind == *kind
+                seen.change == change
+                    && seen.call_kind == call_kind
+                    && seen.name == name
+                    && seen.kind == *kind
             };
             match self.changed.iter_mut().find(same) {
                 Some(seen) => (seen.jobs, seen.undo) = (seen.jobs + 1, seen.undo | undo),
                 None => {
                     let (kind, example) = (kind.clone(), job);
-                    self.changed.push(ChangedCall { kind, how, op, name, line, undo, jobs: 1, example });
+                    self.changed.push(ChangedCall {
+                        kind,
+                        change,
+                        call_kind,
+                        name,
+                        line,
+                        undo,
+                        jobs: 1,
+                        example,
+                    });
                 }
             }
         }
@@ -208,7 +219,7 @@ impl Check {
             Ok(Ok(Ok(Ok(mut differences)))) => {
                 if !differences.new.is_empty() {
                     let holds = self.operator.inspect().holds(id).await?;
-                    let waiting = holds.and_then(|holds| holds.waiting).map(|waiting| waiting.what);
+                    let waiting = holds.and_then(|holds| holds.waiting).map(|waiting| waiting.condition);
                     differences.ignore_current_position(waiting.as_ref());
                 }
                 checked.add(&kind, id, differences);

@@ -68,7 +68,7 @@ impl Operator {
         let promoted = BranchChildFilter {
             job: branch.job,
             branch: branch.number,
-            only: ChildStates::All,
+            states: ChildStates::All,
             after: before(id),
             limit: 1,
         };

@@ -140,7 +140,7 @@ impl Fork {
                 let is_meant = |entry: &&JournalEntry| {
                     entry.name == *name
                         && (key.is_none() || entry.key == *key)
-                        && !matches!(entry.op, CallKind::Context | CallKind::Lifecycle)
+                        && !matches!(entry.call_kind, CallKind::Context | CallKind::Lifecycle)
                 };
                 match entries.iter().find(is_meant) {
                     Some(entry) => Ok(entry.seq),
@@ -159,7 +159,7 @@ fn known(entries: &[JournalEntry]) -> String {
     let mut names: Vec<&str> = Vec::new();
     // Entries of undos have a space in their names.
     let is_call = |entry: &&JournalEntry| {
-        !matches!(entry.op, CallKind::Context | CallKind::Lifecycle | CallKind::Now)
+        !matches!(entry.call_kind, CallKind::Context | CallKind::Lifecycle | CallKind::Now)
             && !entry.name.contains(' ')
     };
     for entry in entries.iter().filter(is_call) {

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use serde::Serialize;
 use serde_json::Value;
 use windlass_model::{Failure, JobId, Reason, State};
-use windlass_store::{Branch, BranchChild, BranchChildFilter, ChildPlace, ChildStates, JobEnd};
+use windlass_store::{Branch, BranchChild, BranchChildFilter, ChildPosition, ChildStates, JobEnd};
 
 use windlass_workflow::{
     Error,
@@ -25,7 +25,7 @@ pub struct Item {
     /// Its name: its parent's key or id, the branch, the spawn and the item.
     pub key: String,
     /// Its position in the branch.
-    pub place: ChildPlace,
+    pub place: ChildPosition,
     /// Its kind.
     pub kind: String,
     /// Its kind's version.
@@ -59,7 +59,7 @@ pub struct Items {
     branches: Vec<Branch>,
     /// Which rows are read, one pass after the other, and which of their items are wanted.
     passes: &'static [ChildStates],
-    only: ChildStates,
+    states: ChildStates,
     at: ReadPosition,
     /// What was read and not returned: its row, its index in the row, and the child.
     ready: VecDeque<(JobId, usize, Item)>,
@@ -89,25 +89,25 @@ struct Mark {
 
 impl Operator {
     /// The children of a job's branches, or of the one with this name, including those in blocks.
-    pub async fn items(&self, job: JobId, branch: Option<&str>, only: ChildStates) -> Result<Items, Error> {
+    pub async fn items(&self, job: JobId, branch: Option<&str>, states: ChildStates) -> Result<Items, Error> {
         let Some(parent) = self.inspect().job(job).await? else { return Err(Error::NoSuchJob(job)) };
         let branches = branches_named(self.inspect().branches(job).await?, job, branch)?;
         let parent = parent.summary.key.unwrap_or_else(|| job.to_string());
-        Ok(Items::new(self.clone(), parent, branches, only))
+        Ok(Items::new(self.clone(), parent, branches, states))
     }
 }
 
 impl Items {
-    fn new(operator: Operator, parent: String, branches: Vec<Branch>, only: ChildStates) -> Items {
-        let passes: &[ChildStates] = match only {
+    fn new(operator: Operator, parent: String, branches: Vec<Branch>, states: ChildStates) -> Items {
+        let passes: &[ChildStates] = match states {
             ChildStates::All => &[ChildStates::All],
             ChildStates::Live => &[ChildStates::Live],
-            ChildStates::Bad => &[ChildStates::Bad],
+            ChildStates::Unsuccessful => &[ChildStates::Unsuccessful],
             // Of a block that has not ended, some items may have.
             ChildStates::Ended => &[ChildStates::Ended, ChildStates::Live],
         };
         let (at, ready, last) = (ReadPosition::default(), VecDeque::new(), None);
-        Items { operator, parent, branches, passes, only, at, ready, last, rows: BLOCKS }
+        Items { operator, parent, branches, passes, states, at, ready, last, rows: BLOCKS }
     }
 
     /// The parent's key or id.
@@ -115,14 +115,14 @@ impl Items {
         &self.parent
     }
 
-    /// Continues after a child that was returned before; `mark` is what [`Items::mark`] returned then.
-    pub fn after(mut self, mark: &str) -> Result<Items, Error> {
+    /// Continues after a child that was returned before; `event` is what [`Items::event`] returned then.
+    pub fn after(mut self, event: &str) -> Result<Items, Error> {
         let wrong = || {
             Error::Setup(format!(
-                "{mark:?} is not a position among children; use one that a previous page returned"
+                "{event:?} is not a position among children; use one that a previous page returned"
             ))
         };
-        let mut parts = mark.split('/');
+        let mut parts = event.split('/');
         let mut part = || parts.next().ok_or_else(wrong);
         let number: i64 = part()?.parse().map_err(|_| wrong())?;
         let pass: usize = part()?.parse().map_err(|_| wrong())?;
@@ -137,7 +137,7 @@ impl Items {
     }
 
     /// The position of the child that was returned last; `None` before the first.
-    pub fn mark(&self) -> Option<String> {
+    pub fn position(&self) -> Option<String> {
         let Mark { branch, pass, row, index } = self.last?;
         Some(format!("{}/{pass}/{row}/{index}", self.branches[branch].number))
     }
@@ -151,11 +151,11 @@ impl Items {
                 return Ok(Some(item));
             }
             let Some(branch) = self.branches.get(self.at.branch) else { return Ok(None) };
-            let (job, only) = (branch.job, self.passes[self.at.pass]);
+            let (job, states) = (branch.job, self.passes[self.at.pass]);
             let filter = BranchChildFilter {
                 job,
                 branch: branch.number,
-                only,
+                states,
                 after: self.at.after,
                 limit: self.rows,
             };
@@ -189,11 +189,11 @@ impl Items {
     }
 
     fn is_wanted(&self, item: &Item) -> bool {
-        match self.only {
+        match self.states {
             ChildStates::All => true,
             ChildStates::Live => !item.state.is_final(),
             ChildStates::Ended => item.state.is_final(),
-            ChildStates::Bad => item.state.is_final() && item.state != State::Done,
+            ChildStates::Unsuccessful => item.state.is_final() && item.state != State::Done,
         }
     }
 }
@@ -212,7 +212,7 @@ pub(super) fn expand(
         Some(JobEnd::Failed { failure, .. } | JobEnd::Cancelled(failure)) => (None, Some(failure)),
         Some(JobEnd::Gone) | None => (None, None),
     };
-    let place = ChildPlace {
+    let place = ChildPosition {
         branch: branch.number,
         name: branch.name.clone(),
         spawn: spawn.cloned().unwrap_or_default(),
@@ -244,7 +244,7 @@ pub(super) fn expand(
     };
     let item = |PackedItem { index, key, input, result }: PackedItem| {
         let id = JobId::of_item(branch.job, branch.number, position.spawn, &key);
-        let place = ChildPlace { item: key, items: 1, ..row.place.clone() };
+        let place = ChildPosition { item: key, items: 1, ..row.place.clone() };
         let key = place.key(parent);
         let input = serde_json::from_str(input.get()).ok();
         let item = Item { id, key, place, block, input, ..row.clone() };

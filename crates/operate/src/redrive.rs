@@ -139,7 +139,7 @@ impl Redrive {
         let mut filter = BranchChildFilter {
             job,
             branch: number,
-            only: ChildStates::Bad,
+            states: ChildStates::Unsuccessful,
             after: None,
             limit: batch.min(BLOCKS),
         };

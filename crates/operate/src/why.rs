@@ -202,7 +202,7 @@ fn failed(job: &Job, at: &str) -> Cause {
             ("timeout", format!("{used} and the last ran too long"), "Give it more time or less to do")
         }
         Reason::Poison => {
-            let why = format!("{} died while it ran alone", counted(job.crashes.into(), "worker"));
+            let why = format!("{} died while it ran alone", counted(job.solo_crashes.into(), "worker"));
             ("poison", why, "Check what it does to its process (memory, aborts)")
         }
         Reason::Undecodable if job.summary.stage.is_some() => {
@@ -395,7 +395,7 @@ fn no_worker() -> Cause {
 /// Nothing holds it: it waits for a slot.
 fn waiting(job: &Job, holds: &Holds) -> Cause {
     if holds.suspect {
-        let died = counted(job.deaths.into(), "worker");
+        let died = counted(job.worker_deaths.into(), "worker");
         let because = format!("{died} died while it was claimed, so it waits to be run alone.");
         return Cause("suspect", because, "Wait: it runs as soon as a worker is idle.".into());
     }

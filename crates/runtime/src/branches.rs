@@ -76,7 +76,8 @@ async fn handle(core: &Core, report: PollReport) {
 /// Cancels the children of a branch that have not ended.
 async fn cancel_children(core: &Core, job: JobId, branch: BranchNo) -> Result<(), Error> {
     let actor = Actor { author: "windlass".into(), note: Some(format!("its branch of job {job} is over")) };
-    let mut filter = BranchChildFilter { job, branch, only: ChildStates::Live, after: None, limit: CHILDREN };
+    let mut filter =
+        BranchChildFilter { job, branch, states: ChildStates::Live, after: None, limit: CHILDREN };
     loop {
         let children = core.store.inspect().branch_children(&filter).await?;
         let ids: Vec<JobId> = children.iter().map(|child| child.summary.id).collect();

@@ -73,7 +73,8 @@ impl State {
         let (mut bytes, mut rows) = (0, 0);
         let fits = |item: &Item| {
             bytes += item.change.bytes();
-            rows += 1 + item.change.step.as_ref().map_or(0, |step| step.children.len() + step.promoted.len());
+            rows +=
+                1 + item.change.writes.as_ref().map_or(0, |step| step.children.len() + step.promoted.len());
             bytes <= MAX_BATCH_BYTES && rows <= BATCH_ROWS
         };
         let count = self.waiting.iter().map(fits).take_while(|fits| *fits).count();
@@ -275,7 +276,7 @@ impl Drop for InFlight<'_> {
 fn refusal(change: Change, why: &str) -> Change {
     let failure = Failure::stop(format!("the store refused what the attempt wanted written: {why}"))
         .class(class::REFUSED);
-    Change { outcome: Outcome::Failed { reason: Reason::Refused, failure }, step: None, ..change }
+    Change { outcome: Outcome::Failed { reason: Reason::Refused, failure }, writes: None, ..change }
 }
 
 /// Commits until the store has answered for all changes. Every call is a blind repeat of the one before, which

@@ -18,13 +18,13 @@ impl Core {
         match change.outcome {
             Outcome::Retry { after, .. } if after.is_zero() => pool.wake(),
             Outcome::Retry { after, .. } => self.timekeeper.set(after),
-            Outcome::Next => self.after_step(change.step.as_deref()),
+            Outcome::Next => self.after_step(change.writes.as_deref()),
             Outcome::Wait(Wait { timeout, .. }) => {
                 if let Some(timeout) = timeout {
                     self.timekeeper.set(timeout);
                 }
                 // The job itself may be ready again, and its children are.
-                match change.step.is_some_and(|step| !step.children.is_empty()) {
+                match change.writes.is_some_and(|step| !step.children.is_empty()) {
                     true => self.wake_pools(),
                     false => pool.wake(),
                 }

@@ -213,7 +213,7 @@ pub(crate) fn change(attempt: &Attempt, outcome: Outcome, step: Option<StepWrite
         ..member
     };
     let branch_member = change.branch_member.map(remaining);
-    Change { rev: attempt.writer.rev(), branch_member, step: step.map(Box::new), ..change }
+    Change { rev: attempt.writer.rev(), branch_member, writes: step.map(Box::new), ..change }
 }
 
 /// The outcome when the job's deadline passes during an attempt.

@@ -171,7 +171,7 @@ pub(crate) async fn reap_local(core: &Core, store: &dyn Store, reaped: &mut Hash
 
 /// Reaps until there are no more claims of dead workers; `false` if the store does not answer.
 async fn reap(core: &Core, store: &dyn Store, dead: Vec<WorkerId>, lapsed: bool) -> bool {
-    let mut request = ReapRequest { dead, lapsed, limit: CLAIMS, crashes: core.config.max_crashes };
+    let mut request = ReapRequest { dead, lapsed, limit: CLAIMS, max_crashes: core.config.max_crashes };
     let started = core.env.instant();
     loop {
         match store.reap(None, &request).await {

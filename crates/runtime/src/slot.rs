@@ -51,7 +51,7 @@ impl Core {
             if change.outcome == Outcome::Next && steps >= STEPS_BEFORE_YIELD && pool.is_contended() {
                 change.outcome = Outcome::Wait(Wait::YIELD);
             }
-            let next = match (&change.outcome, &change.step) {
+            let next = match (&change.outcome, &change.writes) {
                 (Outcome::Next, Some(step)) => step.stage.clone().map(|stage| (stage, step.unchanged)),
                 _ => None,
             };

@@ -193,8 +193,8 @@ impl Fork {
     pub(crate) fn entry(&self, now: Time) -> JournalEntry {
         JournalEntry {
             seq: self.before,
-            op: CallKind::Lifecycle,
-            mark: CallEvent::Begun,
+            call_kind: CallKind::Lifecycle,
+            event: CallEvent::Begun,
             name: Fork::ENTRY.into(),
             key: None,
             line: None,

@@ -59,9 +59,9 @@ pub use execution::{
     Serves, SignalOutcome, TIMER_GATE, Work,
 };
 pub use inspect::{
-    AsideSignal, Attempt, AuditEntry, AuditFilter, Backlog, CancelHold, ChildPlace, Filter, Firing, Holds,
-    Inspect, Job, LimitView, Miss, Pause, QueueView, RateHold, ScheduleView, SerialHold, SerialView,
-    StateCount, Summary, Transition, TransitionCount, Waiting, WorkerView,
+    Attempt, AuditEntry, AuditFilter, Backlog, CancelHold, ChildPosition, Filter, Firing, Holds, Inspect,
+    Job, LimitView, Miss, Pause, QueueView, RateHold, ScheduleView, SerialHold, SerialView, StateCount,
+    Summary, Transition, TransitionCount, UnreadableSignalView, Waiting, WorkerView,
 };
 pub use maintenance::{
     CANCEL_AGAIN, Maintenance, PollReport, Prune, Pruned, ReapReport, ReapRequest, RenewRequest, Renewal,

@@ -89,7 +89,7 @@ pub struct ReapRequest {
     /// The most claims to walk.
     pub limit: usize,
     /// The number of workers that a job may kill while it runs alone; then it fails as poison.
-    pub crashes: u16,
+    pub max_crashes: u16,
 }
 
 /// The result of a reap.

@@ -105,7 +105,7 @@ pub struct Branch {
     pub watch: Option<BranchWatch>,
     /// The rule of its merge, as JSON.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub goal: Option<String>,
+    pub merge_record: Option<String>,
     /// When it was opened.
     pub opened_at: Time,
     /// When it was merged.
@@ -123,7 +123,7 @@ pub struct BranchChildFilter {
     /// Its branch.
     pub branch: BranchNo,
     /// Which of the children.
-    pub only: ChildStates,
+    pub states: ChildStates,
     /// Only after this one: the last of the previous page.
     pub after: Option<JobId>,
     /// How many at most.
@@ -140,7 +140,7 @@ pub enum ChildStates {
     /// Those that have.
     Ended,
     /// Those that failed or were cancelled.
-    Bad,
+    Unsuccessful,
 }
 
 /// A child of a branch, or a block of them.

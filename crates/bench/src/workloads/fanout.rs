@@ -375,5 +375,5 @@ fn note(done: &mut [u8], n: usize) {
 }
 
 fn page(job: JobId, branch: BranchNo, limit: usize) -> BranchChildFilter {
-    BranchChildFilter { job, branch, only: ChildStates::Ended, after: None, limit }
+    BranchChildFilter { job, branch, states: ChildStates::Ended, after: None, limit }
 }

@@ -116,7 +116,7 @@ async fn floor(stores: &Stores, n: usize, steps: u32) -> anyhow::Result<f64> {
                     _ => Outcome::Next,
                 };
                 let step = StepWrites { from_stage: ran.clone(), stage, ..StepWrites::default() };
-                Change { step: Some(Box::new(step)), ..Change::new(job, worker, now, outcome) }
+                Change { writes: Some(Box::new(step)), ..Change::new(job, worker, now, outcome) }
             };
             let changes: Vec<Change> = jobs.iter().enumerate().map(change).collect();
             let verdicts = store.commit(None, &changes).await?;

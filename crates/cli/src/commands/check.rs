@@ -81,7 +81,7 @@ fn to_json(checked: &Checked) -> Value {
     };
     let call = |call: &ChangedCall| {
         json!({
-            "kind": call.kind.kind, "version": call.kind.version, "how": call.how, "op": call.op, "name": call.name,
+            "kind": call.kind.kind, "version": call.kind.version, "change": call.change, "call_kind": call.call_kind, "name": call.name,
             "line": call.line, "undo": call.undo, "jobs": call.jobs, "example": call.example,
         })
     };
@@ -117,7 +117,7 @@ fn page(checked: &Checked) -> String {
         page.push('\n');
     }
     for (change, heading) in CHANGES {
-        let mut calls = checked.changed.iter().filter(|call| call.how == change).peekable();
+        let mut calls = checked.changed.iter().filter(|call| call.change == change).peekable();
         if calls.peek().is_some() {
             page += &format!("{heading}:\n");
             calls.for_each(|call| page += &line(call));
@@ -148,7 +148,7 @@ const CHANGES: [(CallChange, &str); 3] = [
 
 /// A changed call, on one line.
 fn line(call: &ChangedCall) -> String {
-    let ChangedCall { kind, op, name, line, undo, jobs, example, .. } = call;
+    let ChangedCall { kind, call_kind, name, line, undo, jobs, example, .. } = call;
     let source = line.as_ref().map(|line| format!(" at {}", out::plain(line))).unwrap_or_default();
     let undo = if *undo { ", WITH AN UNDO" } else { "" };
     let jobs = match jobs {
@@ -156,7 +156,10 @@ fn line(call: &ChangedCall) -> String {
         jobs => format!("{} jobs, e.g. {example}", out::thousands(*jobs as u64)),
     };
     let (kind, version) = (out::plain(&kind.kind), kind.version);
-    format!("  {op} {}{source}{undo}: {kind} version {version}, {jobs}\n", out::plain(&format!("{name:?}")))
+    format!(
+        "  {call_kind} {}{source}{undo}: {kind} version {version}, {jobs}\n",
+        out::plain(&format!("{name:?}"))
+    )
 }
 
 #[cfg(test)]
@@ -175,10 +178,10 @@ mod tests {
                 .class("diverged");
         let job: windlass::JobId = "0199f0c2-6f7a-7000-8000-3d2a2d6b8c91".parse().expect("an id");
         let kind = KindVersion { kind: "order".into(), version: 2 };
-        let call = |how, op, name: &str, line: &str, undo, jobs| ChangedCall {
+        let call = |change, call_kind, name: &str, line: &str, undo, jobs| ChangedCall {
             kind: kind.clone(),
-            how,
-            op,
+            change,
+            call_kind,
             name: name.into(),
             line: Some(line.into()),
             undo,

@@ -23,7 +23,7 @@ impl Change {
     /// Whether the branch of the job must count this change: it is the first change of a child, or ends it, or accounts for items
     /// of a block.
     pub fn is_counted(&self) -> bool {
-        let accounts_for_items = || self.step.as_ref().is_some_and(|step| step.accounts_for_items());
+        let accounts_for_items = || self.writes.as_ref().is_some_and(|step| step.accounts_for_items());
         self.branch_member.is_some() && (self.rev == Rev(0) || self.outcome.ends() || accounts_for_items())
     }
 
@@ -31,7 +31,7 @@ impl Change {
     pub fn counts(&self, items: i64) -> BranchCounts {
         let mut counts = self.counts_before_end(items);
         if let Some(state) = self.outcome.final_state() {
-            let promoted = self.step.as_ref().map_or(0, |step| i64::from(step.promoted_items()));
+            let promoted = self.writes.as_ref().map_or(0, |step| i64::from(step.promoted_items()));
             counts.add(BranchCounts::of_end(state, items - counts.done - promoted, false));
         }
         counts
@@ -40,7 +40,7 @@ impl Change {
     /// Returns what this change of a child adds without its end, for stores that count the end of a job separately.
     pub fn counts_before_end(&self, items: i64) -> BranchCounts {
         let (done, promoted) = self
-            .step
+            .writes
             .as_ref()
             .map_or((0, 0), |step| (i64::from(step.items), i64::from(step.promoted_items())));
         let first = if self.rev == Rev(0) { items } else { 0 };
@@ -80,7 +80,7 @@ mod tests {
         Change {
             rev: Rev(rev),
             branch_member: Some(member),
-            step: step.map(Box::new),
+            writes: step.map(Box::new),
             ..Change::new(&claimed, WorkerId(1), Time(0), outcome)
         }
     }

@@ -14,7 +14,7 @@ impl Limits {
             Outcome::Wait(wait) => wait.check()?,
             _ => {}
         }
-        let Some(step) = &change.step else { return Ok(()) };
+        let Some(step) = &change.writes else { return Ok(()) };
         self.check_step_size(change, step)?;
         if let Some((stage, data)) = &step.stage {
             check_stage(stage)?;
@@ -73,7 +73,10 @@ impl Limits {
         if let Some(key) = &entry.key {
             check_text("key of the call", key, MAX_KEY_BYTES)?;
         }
-        self.check_payload(&format!("result of {} {}", entry.op, quoted(&entry.name)), &entry.payload.bytes)
+        self.check_payload(
+            &format!("result of {} {}", entry.call_kind, quoted(&entry.name)),
+            &entry.payload.bytes,
+        )
     }
 }
 
@@ -158,7 +161,7 @@ mod tests {
         let member = BranchMember { parent: job(0).id, branch: BranchNo(7), items: 3 };
         Change {
             branch_member: Some(member),
-            step: Some(Box::new(step)),
+            writes: Some(Box::new(step)),
             ..Change::new(&claimed, WorkerId(1), Time(0), Outcome::Next)
         }
     }

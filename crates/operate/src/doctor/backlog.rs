@@ -167,7 +167,7 @@ mod tests {
         WorkerView {
             id: WorkerId(1),
             name: name.into(),
-            beacon: None,
+            liveness_file: None,
             alive: true,
             lease_until,
             claims: 0,

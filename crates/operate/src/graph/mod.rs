@@ -46,7 +46,7 @@ pub struct Graph {
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Node {
     /// What was called.
-    pub op: CallKind,
+    pub call_kind: CallKind,
     /// Its name.
     pub name: String,
     /// How many of the calls are in each state.
@@ -246,7 +246,7 @@ impl Node {
             _ => format!("{calls} {}", state.name()),
         };
         let states: Vec<String> = self.fates.iter().map(count).collect();
-        format!("{}: {}", self.op.to_string().replace('_', " "), states.join(", "))
+        format!("{}: {}", self.call_kind.to_string().replace('_', " "), states.join(", "))
     }
 }
 
@@ -293,10 +293,11 @@ impl Overlay {
 
     /// Counts a call in its node. Returns the node's number.
     fn node(&mut self, call: &Call) -> usize {
-        let is_same = |known: &OverlayNode| known.node.op == call.op && known.node.name == call.name;
+        let is_same =
+            |known: &OverlayNode| known.node.call_kind == call.call_kind && known.node.name == call.name;
         let number = self.nodes.iter().position(is_same).unwrap_or_else(|| {
             let node = Node {
-                op: call.op,
+                call_kind: call.call_kind,
                 name: call.name.clone(),
                 fates: BTreeMap::new(),
                 notes: Vec::new(),

@@ -16,7 +16,7 @@ use super::{CallState, Run};
 
 /// A call of one job. All ticks of a repeat are one call.
 pub(super) struct Call {
-    pub(super) op: CallKind,
+    pub(super) call_kind: CallKind,
     pub(super) name: String,
     /// The position of its first entry.
     pub(super) first: i32,
@@ -38,13 +38,13 @@ pub(super) struct Call {
 
 impl Call {
     fn new(entry: &JournalEntry, key: Option<String>) -> Call {
-        Call { first: entry.seq, ..Call::unrecorded(entry.op, &entry.name, key) }
+        Call { first: entry.seq, ..Call::unrecorded(entry.call_kind, &entry.name, key) }
     }
 
     /// A call that the job waits for and that has no entry yet.
-    fn unrecorded(op: CallKind, name: &str, key: Option<String>) -> Call {
+    fn unrecorded(call_kind: CallKind, name: &str, key: Option<String>) -> Call {
         Call {
-            op,
+            call_kind,
             name: name.to_owned(),
             first: i32::MAX - 1,
             last: None,
@@ -64,10 +64,10 @@ impl Call {
     pub(super) fn note(&self) -> Option<String> {
         let of = self.key.as_ref().map(|key| format!("{key}: ")).unwrap_or_default();
         // The key of a merge or a reduce has the names of its branches.
-        if matches!(self.op, CallKind::Merge | CallKind::Reduce) {
+        if matches!(self.call_kind, CallKind::Merge | CallKind::Reduce) {
             return self.key.as_ref().map(|key| format!("of {}", key.replace(',', ", ")));
         }
-        let note = match (self.op, &self.child, self.number) {
+        let note = match (self.call_kind, &self.child, self.number) {
             (CallKind::Child, Some(child), _) => format!("job {child}"),
             (CallKind::Select, _, Some(number)) => {
                 // As in the code: `First2::A`.
@@ -91,15 +91,15 @@ impl Call {
 
     fn add_entry(&mut self, entry: &JournalEntry) {
         // A voided or undone call that runs again starts over.
-        let again = !matches!(entry.mark, CallEvent::Undone | CallEvent::NotUndone);
+        let again = !matches!(entry.event, CallEvent::Undone | CallEvent::NotUndone);
         if again && self.last.is_some() {
             (self.first, self.last, self.fate) = (entry.seq, None, CallState::Waiting);
         }
-        match entry.mark {
-            CallEvent::Begun if entry.op == CallKind::Child => {
+        match entry.event {
+            CallEvent::Begun if entry.call_kind == CallKind::Child => {
                 self.child = serde_json::from_slice(&entry.payload.bytes).ok();
             }
-            CallEvent::Begun if entry.op == CallKind::Branch => {
+            CallEvent::Begun if entry.call_kind == CallKind::Branch => {
                 self.branch = serde_json::from_slice(&entry.payload.bytes).ok();
             }
             CallEvent::Begun => {}
@@ -109,7 +109,7 @@ impl Call {
             }
             CallEvent::Done | CallEvent::DoneWithUndo => {
                 (self.last, self.fate) = (Some(entry.seq), CallState::Done);
-                if matches!(entry.op, CallKind::Select | CallKind::Version) {
+                if matches!(entry.call_kind, CallKind::Select | CallKind::Version) {
                     self.number = serde_json::from_slice(&entry.payload.bytes).ok();
                 }
             }
@@ -121,7 +121,7 @@ impl Call {
 
     /// Adds an entry of a repeat.
     fn add_tick(&mut self, entry: &JournalEntry) {
-        match (&entry.key, entry.mark) {
+        match (&entry.key, entry.event) {
             (None, CallEvent::Begun) => {
                 let progress = serde_json::from_slice::<serde_json::Value>(&entry.payload.bytes).ok();
                 let ticks = progress.and_then(|progress| progress.get("ticks")?.as_u64());
@@ -144,24 +144,24 @@ pub(super) fn calls(run: Run<'_>) -> Vec<Call> {
     let mut known: HashMap<(&str, Option<&str>), usize> = HashMap::new();
     let mut selects = Vec::new();
     for entry in run.entries {
-        let of_an_undo = entry.mark == CallEvent::Tried && entry.name.starts_with("undo ");
-        if matches!(entry.op, CallKind::Context | CallKind::Now | CallKind::Lifecycle) || of_an_undo {
+        let of_an_undo = entry.event == CallEvent::Tried && entry.name.starts_with("undo ");
+        if matches!(entry.call_kind, CallKind::Context | CallKind::Now | CallKind::Lifecycle) || of_an_undo {
             continue;
         }
-        let key = entry.key.as_deref().filter(|_| entry.op != CallKind::Repeat);
+        let key = entry.key.as_deref().filter(|_| entry.call_kind != CallKind::Repeat);
         let index = *known.entry((&entry.name, key)).or_insert_with(|| {
             calls.push(Call::new(entry, key.map(String::from)));
             calls.len() - 1
         });
-        match entry.op {
+        match entry.call_kind {
             CallKind::Repeat => calls[index].add_tick(entry),
             _ => calls[index].add_entry(entry),
         }
-        if entry.op == CallKind::Select {
+        if entry.call_kind == CallKind::Select {
             selects.push(entry.seq);
         }
     }
-    for call in calls.iter_mut().filter(|call| call.op == CallKind::Branch) {
+    for call in calls.iter_mut().filter(|call| call.call_kind == CallKind::Branch) {
         call.children = spawned(call, run.branches);
     }
     awaited(&mut calls, run.wait.filter(|_| run.state == State::Waiting));
@@ -170,7 +170,7 @@ pub(super) fn calls(run: Run<'_>) -> Vec<Call> {
     }
     for call in calls.iter_mut().filter(|call| call.last.is_none()) {
         // A call that started before a select and has not ended has lost it.
-        let lost = selects.iter().find(|select| call.op != CallKind::Repeat && call.first < **select);
+        let lost = selects.iter().find(|select| call.call_kind != CallKind::Repeat && call.first < **select);
         match lost {
             Some(select) => (call.last, call.fate) = (Some(select - 1), CallState::Left),
             None if run.state.is_final() => (call.last, call.fate) = (Some(i32::MAX - 1), CallState::Left),
@@ -190,17 +190,22 @@ fn spawned(call: &Call, branches: &[Branch]) -> Option<BranchProgress> {
 
 /// Adds the merges that a job waits for: they have no entry before they end.
 fn merging(calls: &mut Vec<Call>, branches: &[Branch]) {
-    let waited = |branch: &&Branch| (!branch.merged || branch.watch.is_some()) && branch.goal.is_some();
+    let waited =
+        |branch: &&Branch| (!branch.merged || branch.watch.is_some()) && branch.merge_record.is_some();
     let mut records: Vec<&str> =
-        branches.iter().filter(waited).filter_map(|branch| branch.goal.as_deref()).collect();
+        branches.iter().filter(waited).filter_map(|branch| branch.merge_record.as_deref()).collect();
     records.sort_unstable();
     records.dedup();
     for record in records {
-        let of = branches.iter().filter(waited).filter(|branch| branch.goal.as_deref() == Some(record));
+        let of =
+            branches.iter().filter(waited).filter(|branch| branch.merge_record.as_deref() == Some(record));
         let mut names: Vec<&str> = of.map(|branch| branch.name.as_str()).collect();
         names.sort_unstable();
         let key = Some(names.join(","));
-        if !calls.iter().any(|call| call.op == CallKind::Merge && call.key == key && call.last.is_none()) {
+        if !calls
+            .iter()
+            .any(|call| call.call_kind == CallKind::Merge && call.key == key && call.last.is_none())
+        {
             calls.push(Call::unrecorded(CallKind::Merge, "merge", key));
         }
     }
@@ -209,8 +214,9 @@ fn merging(calls: &mut Vec<Call>, branches: &[Branch]) {
 /// Adds the signals that a job waits for without an entry: a wait without a time limit has none.
 fn awaited(calls: &mut Vec<Call>, wait: Option<&WaitCondition>) {
     let Some(WaitCondition::Signals { names, .. }) = wait else { return };
-    let listens =
-        |call: &&Call| call.last.is_none() && matches!(call.op, CallKind::Signal | CallKind::ContinueIf);
+    let listens = |call: &&Call| {
+        call.last.is_none() && matches!(call.call_kind, CallKind::Signal | CallKind::ContinueIf)
+    };
     let names: Vec<&str> = names
         .iter()
         .map(|name| name.name.as_str())

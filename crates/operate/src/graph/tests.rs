@@ -8,21 +8,23 @@ use windlass_model::{
 
 use super::{CallState, Graph, Point, Run};
 
-/// A journal, from what each entry says: op, mark, name, key and payload.
+/// A journal, from what each entry says: call_kind, event, name, key and payload.
 fn journal(entries: &[(CallKind, CallEvent, &str, Option<&str>, &str)]) -> Vec<JournalEntry> {
-    let entry =
-        |(seq, (op, mark, name, key, payload)): (usize, &(CallKind, CallEvent, &str, Option<&str>, &str))| {
-            JournalEntry {
-                seq: i32::try_from(seq).expect("short"),
-                op: *op,
-                mark: *mark,
-                name: (*name).to_owned(),
-                key: key.map(String::from),
-                line: None,
-                at: Time(seq as i64),
-                payload: Payload::json(payload.as_bytes().to_vec()),
-            }
-        };
+    let entry = |(seq, (call_kind, event, name, key, payload)): (
+        usize,
+        &(CallKind, CallEvent, &str, Option<&str>, &str),
+    )| {
+        JournalEntry {
+            seq: i32::try_from(seq).expect("short"),
+            call_kind: *call_kind,
+            event: *event,
+            name: (*name).to_owned(),
+            key: key.map(String::from),
+            line: None,
+            at: Time(seq as i64),
+            payload: Payload::json(payload.as_bytes().to_vec()),
+        }
+    };
     entries.iter().enumerate().map(entry).collect()
 }
 
@@ -193,7 +195,7 @@ fn a_branch_is_one_node_with_its_count() {
         spawned: 1_000,
         counts: windlass_model::BranchCounts { started: 0, done: 900, failed: 2, cancelled: 0 },
         watch: None,
-        goal: None,
+        merge_record: None,
         opened_at: Time(1),
         merged_at: None,
         poll: windlass_model::BranchPoll::default(),
@@ -208,7 +210,8 @@ fn a_branch_is_one_node_with_its_count() {
         (&["of items".into()][..], &["of items".into()][..])
     );
     let merge = windlass_model::Merge::all();
-    let waits = [windlass_store::Branch { goal: serde_json::to_string(&merge).ok(), ..branches[0].clone() }];
+    let waits =
+        [windlass_store::Branch { merge_record: serde_json::to_string(&merge).ok(), ..branches[0].clone() }];
     let run_on = Run { entries: &entries[..2], state: State::Waiting, wait: None, branches: &waits };
     let waiting = Graph::of_job(run_on);
     assert_eq!(edges(&waiting), ["^>items", "items>merge"], "a merge has no entry before it ends");

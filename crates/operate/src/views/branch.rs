@@ -95,7 +95,7 @@ impl BranchView {
     /// `rate` is measured by the caller; without it, the rate of the last poll is used.
     pub(super) fn new(branch: Branch, parent: &Summary, rate: Option<f64>, now: Time) -> BranchView {
         let merge: Option<Merge> =
-            branch.goal.as_deref().and_then(|record| serde_json::from_str(record).ok());
+            branch.merge_record.as_deref().and_then(|record| serde_json::from_str(record).ok());
         // After a failed merge the parent may be retried and merge it again.
         let merged = branch.merged && branch.watch.is_none();
         let merge_state = match (merged, branch.cancels_children, &merge) {

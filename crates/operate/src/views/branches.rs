@@ -118,7 +118,7 @@ impl BranchesView {
         let now = self.now;
         for view in self.branches.iter_mut().filter(|view| is_stalled(view, now)).take(EXPLAINED) {
             let (job, branch) = (self.job, view.number);
-            let live = BranchChildFilter { job, branch, only: ChildStates::Live, after: None, limit: 1 };
+            let live = BranchChildFilter { job, branch, states: ChildStates::Live, after: None, limit: 1 };
             let Some(first) = operator.inspect().branch_children(&live).await?.pop() else { continue };
             let id = first.summary.id;
             let Some(why) = operator.why(id).await? else { continue };

@@ -23,7 +23,7 @@ pub enum ItemFilter {
 impl ItemFilter {
     fn states(self) -> ChildStates {
         match self {
-            ItemFilter::Failed => ChildStates::Bad,
+            ItemFilter::Failed => ChildStates::Unsuccessful,
             ItemFilter::Live => ChildStates::Live,
             ItemFilter::Done => ChildStates::Ended,
             ItemFilter::All => ChildStates::All,
@@ -65,7 +65,7 @@ impl ItemList {
         let (mut children, mut next_after) = (Vec::new(), None);
         // One more than is wanted, to know whether there is another page.
         loop {
-            let position = items.mark();
+            let position = items.position();
             match items.next().await? {
                 Some(item) if !only.matches(&item) => {}
                 Some(_) if children.len() == limit => {

@@ -70,7 +70,7 @@ impl JobView {
 }
 
 async fn child_name(operator: &Operator, job: &Job) -> Result<Option<String>, Error> {
-    let (Some(parent), Some(place)) = (job.parent, &job.place) else { return Ok(None) };
+    let (Some(parent), Some(place)) = (job.parent, &job.position) else { return Ok(None) };
     let key = operator.inspect().job(parent).await?.and_then(|parent| parent.summary.key);
     Ok(Some(place.key(&key.unwrap_or_else(|| parent.to_string()))))
 }

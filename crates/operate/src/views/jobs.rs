@@ -129,9 +129,9 @@ async fn children_in_branch(
 ) -> Result<Vec<Summary>, Error> {
     let mut found = Vec::new();
     for branch in branches_named(operator.inspect().branches(parent).await?, parent, Some(name))? {
-        let only = ChildStates::All;
+        let states = ChildStates::All;
         let mut page_of =
-            BranchChildFilter { job: parent, branch: branch.number, only, after, limit: BRANCH_PAGE };
+            BranchChildFilter { job: parent, branch: branch.number, states, after, limit: BRANCH_PAGE };
         while found.len() < filter.limit {
             let page = operator.inspect().branch_children(&page_of).await?;
             page_of.after = page.last().map(|child| child.summary.id);
@@ -168,7 +168,7 @@ pub fn is_block(job: &Summary) -> bool {
 pub async fn block_items(operator: &Operator, jobs: &[Summary]) -> Result<BTreeMap<JobId, u32>, Error> {
     let mut items = BTreeMap::new();
     for job in jobs.iter().filter(|job| is_block(job)).take(COUNTED) {
-        if let Some(place) = operator.inspect().job(job.id).await?.and_then(|job| job.place) {
+        if let Some(place) = operator.inspect().job(job.id).await?.and_then(|job| job.position) {
             items.insert(job.id, place.items);
         }
     }

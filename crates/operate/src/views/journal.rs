@@ -37,9 +37,9 @@ pub struct EntryView {
     /// Its position in the journal.
     pub seq: i32,
     /// What was called.
-    pub op: CallKind,
+    pub call_kind: CallKind,
     /// What happened to the call.
-    pub mark: CallEvent,
+    pub event: CallEvent,
     /// The call's name.
     pub name: String,
     /// The call's key.
@@ -95,8 +95,8 @@ impl EntryView {
             Some(failure) => EntryResult::Failure(failure),
             None => EntryResult::Payload(value(operator, &entry.payload)),
         };
-        let JournalEntry { seq, op, mark, name, key, line, at, .. } = entry;
-        EntryView { seq, op, mark, name, key, line, at, result }
+        let JournalEntry { seq, call_kind, event, name, key, line, at, .. } = entry;
+        EntryView { seq, call_kind, event, name, key, line, at, result }
     }
 }
 

@@ -18,7 +18,7 @@ pub(super) fn is_awaited(job: &Job) -> bool {
 /// A cause for each awaited merge, blocked ones first, and for branches that are full.
 pub(super) fn causes(job: &Job, waiting: &Waiting, branches: &[Branch], now: Time) -> Vec<Cause> {
     let awaited = || branches.iter().filter(|branch| branch.watch.is_some());
-    let mut records: Vec<Option<&str>> = awaited().map(|branch| branch.goal.as_deref()).collect();
+    let mut records: Vec<Option<&str>> = awaited().map(|branch| branch.merge_record.as_deref()).collect();
     records.sort_unstable();
     records.dedup();
     let mut causes: Vec<Cause> = Vec::new();
@@ -26,7 +26,7 @@ pub(super) fn causes(job: &Job, waiting: &Waiting, branches: &[Branch], now: Tim
         let rule = record.and_then(|record| serde_json::from_str::<Merge>(record).ok());
         // Branches that are merged together have the same record, including those that have ended.
         let open = |branch: &&Branch| !branch.merged || branch.watch.is_some();
-        let of = branches.iter().filter(open).filter(|branch| branch.goal.as_deref() == record);
+        let of = branches.iter().filter(open).filter(|branch| branch.merge_record.as_deref() == record);
         let of: Vec<&Branch> = of.collect();
         match rule {
             Some(merge) => causes.push(merging(job, waiting, &of, &merge, now)),
@@ -55,7 +55,7 @@ fn full(job: &Job, branch: &Branch) -> Cause {
 }
 
 fn merging(job: &Job, waiting: &Waiting, branches: &[&Branch], merge: &Merge, now: Time) -> Cause {
-    let until = match waiting.until {
+    let until = match waiting.wait_until {
         Some(until) if until > now => format!(" until {until}, in {}", span(until.since(now))),
         Some(until) => format!(" until {until}, which has passed"),
         None => String::new(),

@@ -40,7 +40,7 @@ pub(super) fn ending(journal: &[JournalEntry]) -> Ending<'_> {
         if std::mem::take(&mut ended) {
             not_undone.clear();
         }
-        if entry.op == CallKind::Lifecycle {
+        if entry.call_kind == CallKind::Lifecycle {
             if entry.name == RESUMED {
                 not_undone.clear();
             }
@@ -51,9 +51,12 @@ pub(super) fn ending(journal: &[JournalEntry]) -> Ending<'_> {
             calls.retain(|_, call| call.end.is_none_or(|end| !voids.contains(&end.seq)));
             continue;
         }
-        let is_tick = entry.op == CallKind::Repeat && entry.key.is_some();
+        let is_tick = entry.call_kind == CallKind::Repeat && entry.key.is_some();
         if is_tick
-            || matches!(entry.op, CallKind::Context | CallKind::Now | CallKind::Version | CallKind::Select)
+            || matches!(
+                entry.call_kind,
+                CallKind::Context | CallKind::Now | CallKind::Version | CallKind::Select
+            )
         {
             continue;
         }
@@ -62,7 +65,7 @@ pub(super) fn ending(journal: &[JournalEntry]) -> Ending<'_> {
             end: None,
             undone: false,
         });
-        match entry.mark {
+        match entry.event {
             CallEvent::Begun | CallEvent::Tried => {}
             CallEvent::Undone => call.undone = true,
             CallEvent::NotUndone => not_undone.push(entry),
@@ -83,8 +86,8 @@ pub(super) fn ending(journal: &[JournalEntry]) -> Ending<'_> {
     let last =
         |of: fn(&JournalEntry) -> bool| ended(false).filter(move |end| of(end)).max_by_key(|end| end.seq);
     // Most likely the last failure that the code handled; otherwise the last result it received.
-    let decided = last(|end| end.mark == CallEvent::Failed)
-        .or_else(|| last(|end| !matches!(end.op, CallKind::Sleep | CallKind::Branch)));
+    let decided = last(|end| end.event == CallEvent::Failed)
+        .or_else(|| last(|end| !matches!(end.call_kind, CallKind::Sleep | CallKind::Branch)));
     // A retry runs an undone step again. If that step ended after the call, its new result may decide.
     let decided = decided.filter(|decided| ended(true).all(|undone| undone.seq < decided.seq));
     ending.fork_before = decided.and_then(|decided| {
@@ -116,7 +119,7 @@ pub(super) fn fork_command(job: JobId, before: &JournalEntry) -> String {
 /// A call as text.
 pub(super) fn shown(entry: &JournalEntry) -> String {
     match &entry.key {
-        Some(key) => format!("{} {:?} with key {key:?}", entry.op, entry.name),
-        None => format!("{} {:?}", entry.op, entry.name),
+        Some(key) => format!("{} {:?} with key {key:?}", entry.call_kind, entry.name),
+        None => format!("{} {:?}", entry.call_kind, entry.name),
     }
 }

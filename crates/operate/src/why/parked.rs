@@ -1,7 +1,7 @@
 //! Why a parked job waits.
 
 use windlass_model::{State, Time, WaitCondition, branch::BRANCH_SIGNAL, wait::CHILD_SIGNAL};
-use windlass_store::{AsideSignal, Branch, Holds, Job, Waiting, WorkerView};
+use windlass_store::{Branch, Holds, Job, UnreadableSignalView, Waiting, WorkerView};
 
 use super::{Cause, branches, counted, is_alive, no_worker, paused, queue_paused, span, unserved};
 
@@ -13,7 +13,7 @@ pub(super) fn causes(
     now: Time,
 ) -> Vec<Cause> {
     debug_assert_eq!(job.summary.state, State::Waiting);
-    let until = holds.waiting.as_ref().and_then(|waiting| waiting.until);
+    let until = holds.waiting.as_ref().and_then(|waiting| waiting.wait_until);
     let mut causes = Vec::new();
     if until.is_some_and(|until| until <= now) && !workers.iter().any(|worker| is_alive(worker, now)) {
         causes.push(no_worker());
@@ -35,8 +35,8 @@ pub(super) fn causes(
 
 /// What it waits for: first what must be done about it, if there is such a thing.
 fn awaited(job: &Job, waiting: &Waiting, branches: &[Branch], now: Time) -> Vec<Cause> {
-    let names: Vec<&str> = waiting.what.names().filter(|name| *name != BRANCH_SIGNAL).collect();
-    let of_branches = waiting.what.names().any(|name| name == BRANCH_SIGNAL);
+    let names: Vec<&str> = waiting.condition.names().filter(|name| *name != BRANCH_SIGNAL).collect();
+    let of_branches = waiting.condition.names().any(|name| name == BRANCH_SIGNAL);
     let mut causes = if of_branches { branches::causes(job, waiting, branches, now) } else { Vec::new() };
     if !of_branches || !names.is_empty() {
         causes.push(other(job, waiting, now));
@@ -46,13 +46,13 @@ fn awaited(job: &Job, waiting: &Waiting, branches: &[Branch], now: Time) -> Vec<
 
 /// Signals arrived that its code could not decode.
 fn unreadable(job: &Job, waiting: &Waiting) -> Option<Cause> {
-    let first = waiting.aside.first()?;
+    let first = waiting.unreadable.first()?;
     let id = job.summary.id;
-    let more = match waiting.aside.len() - 1 {
+    let more = match waiting.unreadable.len() - 1 {
         0 => String::new(),
         more => format!(" So are {} after it: see `windlass show {id}`.", counted(more as u64, "signal")),
     };
-    let AsideSignal { number, name, at, why } = first;
+    let UnreadableSignalView { number, name, at, why } = first;
     let because = format!(
         "The signal {name:?} of {at} is unreadable: {why}. `windlass signal --drop {id} {number}` drops it; `windlass \
          signal --restore {id} {number}` restores it, once the code can decode it.{more}"
@@ -63,12 +63,12 @@ fn unreadable(job: &Job, waiting: &Waiting) -> Option<Cause> {
 fn other(job: &Job, waiting: &Waiting, now: Time) -> Cause {
     let id = job.summary.id;
     let stage = job.summary.stage.as_ref().map(|stage| format!("In {stage}, it")).unwrap_or("It".into());
-    let until = match waiting.until {
+    let until = match waiting.wait_until {
         Some(until) if until > now => format!(" until {until}, in {}", span(until.since(now))),
         Some(until) => format!(" until {until}, which has passed"),
         None => ", without a time limit".to_owned(),
     };
-    match &waiting.what {
+    match &waiting.condition {
         WaitCondition::Signals { names, needs } => {
             let has_arrived = |name: &&str| waiting.arrived.iter().any(|arrived| arrived == name);
             let names: Vec<&str> =
@@ -106,9 +106,10 @@ fn other(job: &Job, waiting: &Waiting, now: Time) -> Cause {
         WaitCondition::Children { .. } => {
             let because = format!(
                 "{stage} waits for its children, of which {} has not ended{until}.",
-                counted(waiting.pending.into(), "job").replace("1 job", "one")
+                counted(waiting.pending_children.into(), "job").replace("1 job", "one")
             );
-            let because = if waiting.pending == 1 { because } else { because.replace("has not", "have not") };
+            let because =
+                if waiting.pending_children == 1 { because } else { because.replace("has not", "have not") };
             Cause("children", because, format!("See what they do: `windlass jobs --parent {id}`."))
         }
         WaitCondition::Nothing => Cause(

@@ -40,22 +40,22 @@ fn job(state: State) -> Job {
         summary,
         epoch: Epoch(0),
         rev: Rev(0),
-        deaths: 0,
-        crashes: 0,
+        worker_deaths: 0,
+        solo_crashes: 0,
         worker: (state == State::Running).then_some(WorkerId(7)),
         started_at: (state == State::Running).then_some(NOW.minus(Duration::from_secs(90))),
         deadline_at: None,
         parent: None,
-        place: None,
+        position: None,
         tags: Vec::new(),
         options: None,
         settings: Settings::default(),
-        spent: Vec::new(),
+        retry_counts: Vec::new(),
         input: Payload::default(),
         data: None,
         wait: None,
-        until: None,
-        pending: 0,
+        wait_until: None,
+        pending_children: 0,
         unwind: None,
         fault: None,
         output: None,
@@ -68,7 +68,7 @@ fn worker(queue: &str, kind: &str, version: i32) -> WorkerView {
     WorkerView {
         id: WorkerId(7),
         name: "smith".into(),
-        beacon: None,
+        liveness_file: None,
         alive: true,
         lease_until: later(10),
         claims: 0,
@@ -130,7 +130,7 @@ fn a_cancelled_job_names_its_actor() {
 fn every_failure_reason_has_its_cause_and_a_retry_hint() {
     for reason in Reason::ALL {
         let mut job = job(State::Failed);
-        (job.summary.reason, job.summary.attempts, job.crashes) = (Some(reason), 3, 1);
+        (job.summary.reason, job.summary.attempts, job.solo_crashes) = (Some(reason), 3, 1);
         job.failure = Some(Failure::retry("no route to host.").class("net"));
         let why = explained(&job, &Holds::default(), &[]);
         assert_eq!(why.cause, reason.to_string());
@@ -341,17 +341,23 @@ fn a_job_without_holds_has_its_position() {
     assert!(behind(1).because.starts_with("1 job of its kind is"));
     assert!(behind(1_000).because.starts_with("1,000 jobs of its kind or more"));
     let mut job = job(State::Ready);
-    job.deaths = 2;
+    job.worker_deaths = 2;
     let why = explained(&job, &Holds { suspect: true, ahead: 4, ..Holds::default() }, &serving());
     assert_eq!(why.cause, "suspect");
     assert!(why.because.starts_with("2 workers died while it was claimed"), "{why:?}");
 }
 
-fn parked(what: WaitCondition, arrived: &[&str], until: Option<Time>, pending: u32) -> Why {
+fn parked(condition: WaitCondition, arrived: &[&str], until: Option<Time>, pending: u32) -> Why {
     let mut job = job(State::Waiting);
     job.summary.stage = Some("AwaitPayment".into());
     let arrived = arrived.iter().map(|name| (*name).to_owned()).collect();
-    let waiting = Some(windlass_store::Waiting { what, until, arrived, pending, aside: Vec::new() });
+    let waiting = Some(windlass_store::Waiting {
+        condition,
+        wait_until: until,
+        arrived,
+        pending_children: pending,
+        unreadable: Vec::new(),
+    });
     explained(&job, &Holds { waiting, ..Holds::default() }, &serving())
 }
 
@@ -382,15 +388,21 @@ fn a_parked_job_names_what_it_waits_for_and_how_to_send_it() {
 
 #[test]
 fn a_parked_job_lists_its_unreadable_signals() {
-    let unreadable = |number| windlass_store::AsideSignal {
+    let unreadable = |number| windlass_store::UnreadableSignalView {
         number,
         name: "payment".into(),
         at: NOW,
         why: "it does not decode as u32".into(),
     };
-    let with = |aside| {
-        let what = signals(1, &["payment"]);
-        let waiting = windlass_store::Waiting { what, until: None, arrived: Vec::new(), pending: 0, aside };
+    let with = |unreadable| {
+        let condition = signals(1, &["payment"]);
+        let waiting = windlass_store::Waiting {
+            condition,
+            wait_until: None,
+            arrived: Vec::new(),
+            pending_children: 0,
+            unreadable,
+        };
         explained(&job(State::Waiting), &Holds { waiting: Some(waiting), ..Holds::default() }, &serving())
     };
     let one = with(vec![unreadable(7)]);
@@ -416,11 +428,11 @@ fn a_parent_counts_the_children_it_waits_for() {
 fn a_parked_job_also_lists_that_nobody_serves_it() {
     let mut job = job(State::Waiting);
     let waiting = Some(windlass_store::Waiting {
-        what: signals(1, &["a"]),
-        until: Some(NOW),
+        condition: signals(1, &["a"]),
+        wait_until: Some(NOW),
         arrived: Vec::new(),
-        pending: 0,
-        aside: Vec::new(),
+        pending_children: 0,
+        unreadable: Vec::new(),
     });
     let holds = Holds { waiting, paused: pause(None), ..Holds::default() };
     let why = explained(&job, &holds, &[worker("images", "resize", 1)]);
@@ -460,7 +472,7 @@ fn branch(name: &str, (done, failed, cancelled): (i64, i64, i64), merge: Option<
         spawned: 1_100,
         counts: BranchCounts { started: 0, done, failed, cancelled },
         watch: Some(BranchWatch::default()),
-        goal: merge.map(|merge| serde_json::to_string(&merge).expect("JSON")),
+        merge_record: merge.map(|merge| serde_json::to_string(&merge).expect("JSON")),
         opened_at: NOW,
         merged_at: None,
         poll: BranchPoll::default(),
@@ -471,10 +483,15 @@ fn branch(name: &str, (done, failed, cancelled): (i64, i64, i64), merge: Option<
 fn a_parent_has_the_progress_of_its_branches_and_what_blocks_them() {
     let merging = |names: &[&str], branches: &[Branch]| {
         let mut job = job(State::Waiting);
-        let what = signals(1, names);
-        job.wait = Some(what.clone());
-        let waiting =
-            windlass_store::Waiting { what, until: None, arrived: Vec::new(), pending: 0, aside: Vec::new() };
+        let condition = signals(1, names);
+        job.wait = Some(condition.clone());
+        let waiting = windlass_store::Waiting {
+            condition,
+            wait_until: None,
+            arrived: Vec::new(),
+            pending_children: 0,
+            unreadable: Vec::new(),
+        };
         explained_with(&job, &Holds { waiting: Some(waiting), ..Holds::default() }, branches, &serving())
     };
     let far = branch("far", (1_000, 1, 0), Some(Merge::settled()));
@@ -509,16 +526,17 @@ fn a_parent_has_the_progress_of_its_branches_and_what_blocks_them() {
 
 /// A journal with these entries, numbered from 0.
 fn journal(entries: &[(CallKind, CallEvent, &str, &str)]) -> Vec<JournalEntry> {
-    let entry = |(seq, (op, mark, name, text)): (usize, &(CallKind, CallEvent, &str, &str))| JournalEntry {
-        seq: seq as i32,
-        op: *op,
-        mark: *mark,
-        name: (*name).into(),
-        key: None,
-        line: None,
-        at: NOW,
-        payload: Payload::json(text.as_bytes().to_vec()),
-    };
+    let entry =
+        |(seq, (call_kind, event, name, text)): (usize, &(CallKind, CallEvent, &str, &str))| JournalEntry {
+            seq: seq as i32,
+            call_kind: *call_kind,
+            event: *event,
+            name: (*name).into(),
+            key: None,
+            line: None,
+            at: NOW,
+            payload: Payload::json(text.as_bytes().to_vec()),
+        };
     entries.iter().enumerate().map(entry).collect()
 }
 

@@ -6,7 +6,7 @@ use windlass_model::{
 };
 
 use super::{branch_kit::*, kit::*};
-use crate::{AdminAction, BranchChildFilter, ChildPlace, ChildStates, JobEnd, Prune, TIMER_GATE};
+use crate::{AdminAction, BranchChildFilter, ChildPosition, ChildStates, JobEnd, Prune, TIMER_GATE};
 
 pub async fn branches_of_two_jobs_with_the_same_number_are_separate(store: Handle) {
     let (first, _) = parent_with_children(&store, children(2, 2)).await;
@@ -23,7 +23,7 @@ pub async fn branches_of_two_jobs_with_the_same_number_are_separate(store: Handl
     let filter = |n: u32| BranchChildFilter {
         job: id(n),
         branch: BRANCH,
-        only: ChildStates::All,
+        states: ChildStates::All,
         after: None,
         limit: 99,
     };
@@ -46,7 +46,7 @@ pub async fn children_in_and_outside_a_branch_are_counted_separately(store: Hand
     let mixed = spawn_children(&[self::job(5), branch_child(6, BRANCH)]);
     commit(&store, 3, with_step(change(me, &job, wait_for_children(&job)), mixed)).await;
     let parent = view(&store, id(1)).await;
-    assert_eq!((parent.pending, branch(&store, 1, BRANCH).await.spawned), (1, 3));
+    assert_eq!((parent.pending_children, branch(&store, 1, BRANCH).await.spawned), (1, 3));
     let taken = claim_all(&store, 4, me, 2).await;
     assert_eq!(ids(&taken), [2, 3, 4, 5, 6].map(id));
     let parents: Vec<Option<JobId>> = taken.iter().map(|child| child.parent).collect();
@@ -142,7 +142,7 @@ pub async fn a_child_shows_its_position_in_its_branch(store: Handle) {
         with_step(change(me, &job, Outcome::Wait(Wait::YIELD)), branch_writes(vec![open], all)),
     )
     .await;
-    let position = |spawn: &str, item: &str, items| ChildPlace {
+    let position = |spawn: &str, item: &str, items| ChildPosition {
         branch: BRANCH,
         name: "all".into(),
         spawn: spawn.into(),
@@ -150,13 +150,13 @@ pub async fn a_child_shows_its_position_in_its_branch(store: Handle) {
         items,
     };
     let seen = view(&store, id(2)).await;
-    assert_eq!((seen.parent, seen.place.clone()), (Some(id(1)), Some(position("sum", "", 1))));
-    assert_eq!(seen.place.expect("compared above").key("order"), "order$all$sum");
-    let seen = view(&store, id(3)).await.place.expect("a position in the branch");
+    assert_eq!((seen.parent, seen.position.clone()), (Some(id(1)), Some(position("sum", "", 1))));
+    assert_eq!(seen.position.expect("compared above").key("order"), "order$all$sum");
+    let seen = view(&store, id(3)).await.position.expect("a position in the branch");
     assert_eq!((seen.key("order").as_str(), &seen), ("order$all$each_3", &position("each", "3", 1)));
-    assert_eq!(view(&store, id(4)).await.place, Some(position("each", "4..", 9)));
-    assert_eq!(view(&store, id(5)).await.place, None);
-    assert_eq!(view(&store, id(1)).await.place, None);
+    assert_eq!(view(&store, id(4)).await.position, Some(position("each", "4..", 9)));
+    assert_eq!(view(&store, id(5)).await.position, None);
+    assert_eq!(view(&store, id(1)).await.position, None);
 }
 
 pub async fn children_in_a_branch_are_listed_in_pages(store: Handle) {
@@ -166,25 +166,25 @@ pub async fn children_in_a_branch_are_listed_in_pages(store: Handle) {
     commit(&store, 3, change(me, &taken[1], failed(Reason::Stopped))).await;
     commit(&store, 3, change(me, &taken[2], cancelled())).await;
     commit(&store, 3, with_step(change(me, &taken[3], Outcome::Next), step("A", "B", "data"))).await;
-    let listed = async |only| {
-        let all = list_children(&store, only).await;
+    let listed = async |states| {
+        let all = list_children(&store, states).await;
         all.into_iter().map(|child| child.summary.id).collect::<Vec<_>>()
     };
     assert_eq!(listed(ChildStates::All).await, (2..14).map(id).collect::<Vec<_>>());
     assert_eq!(listed(ChildStates::Live).await, (5..14).map(id).collect::<Vec<_>>());
     assert_eq!(listed(ChildStates::Ended).await, [2, 3, 4].map(id));
-    assert_eq!(listed(ChildStates::Bad).await, [3, 4].map(id));
-    for only in [ChildStates::All, ChildStates::Live, ChildStates::Ended, ChildStates::Bad] {
+    assert_eq!(listed(ChildStates::Unsuccessful).await, [3, 4].map(id));
+    for states in [ChildStates::All, ChildStates::Live, ChildStates::Ended, ChildStates::Unsuccessful] {
         let (mut pages, mut after) = (Vec::new(), None);
         loop {
-            let filter = BranchChildFilter { job: id(1), branch: BRANCH, only, after, limit: 5 };
+            let filter = BranchChildFilter { job: id(1), branch: BRANCH, states, after, limit: 5 };
             let page = store.inspect().branch_children(&filter).await.expect("children");
             assert!(page.len() <= 5);
             let Some(last) = page.last() else { break };
             after = Some(last.summary.id);
             pages.extend(page);
         }
-        assert_eq!(pages, list_children(&store, only).await);
+        assert_eq!(pages, list_children(&store, states).await);
     }
     let all = list_children(&store, ChildStates::All).await;
     let BranchPosition { branch, spawn, item, items } = all[0].branch_position.clone();
@@ -215,7 +215,7 @@ pub async fn pruning_a_job_deletes_its_branches(store: Handle) {
     assert_eq!(prune(70).await, 2);
     assert_eq!(store.inspect().branches(id(1)).await.expect("branches"), []);
     let seen = view(&store, id(3)).await;
-    assert_eq!((seen.place, seen.parent), (None, Some(id(1))));
+    assert_eq!((seen.position, seen.parent), (None, Some(id(1))));
     assert_eq!(commit(&store, 80, change(me, &taken[1], done("x"))).await, CommitOutcome::Committed);
     assert_eq!(prune(90).await, 1, "its parent is pruned");
     submit(&store, &[self::job(1)]).await;
@@ -232,6 +232,6 @@ pub async fn a_fork_has_no_branches(store: Handle) {
     let fork = crate::Fork { from: id(2), id: id(91), before: 0, key: None };
     store.control().fork(at(3), &[fork], &actor()).await.expect("fork");
     let seen = view(&store, id(91)).await;
-    assert_eq!((seen.place, seen.parent), (None, None));
+    assert_eq!((seen.position, seen.parent), (None, None));
     assert_eq!(list_children(&store, ChildStates::All).await.len(), 2);
 }

@@ -81,8 +81,8 @@ pub(super) async fn poll_branches(store: &Handle, now: u64) -> PollReport {
 }
 
 /// The children of job 1's branch in these states.
-pub(super) async fn list_children(store: &Handle, only: ChildStates) -> Vec<BranchChild> {
-    let filter = BranchChildFilter { job: id(1), branch: BRANCH, only, after: None, limit: 10_000 };
+pub(super) async fn list_children(store: &Handle, states: ChildStates) -> Vec<BranchChild> {
+    let filter = BranchChildFilter { job: id(1), branch: BRANCH, states, after: None, limit: 10_000 };
     store.inspect().branch_children(&filter).await.expect("children")
 }
 

@@ -23,7 +23,7 @@ pub async fn one_change_opens_a_branch_spawns_its_children_and_seals_it(store: H
     assert_eq!((seen.spawns, seen.cursor), (vec!["each".to_owned()], Some(payload("end"))));
     assert_eq!((seen.sealed, seen.merged, seen.cancels_children, seen.spawned), (true, false, false, 1_000));
     assert_eq!(
-        (seen.counts, seen.watch, seen.goal.as_deref()),
+        (seen.counts, seen.watch, seen.merge_record.as_deref()),
         (BranchCounts::default(), None, Some("{\"all\":true}"))
     );
     assert_eq!((seen.opened_at, seen.merged_at, seen.poll), (t(1), None, Default::default()));
@@ -32,7 +32,11 @@ pub async fn one_change_opens_a_branch_spawns_its_children_and_seals_it(store: H
     let member = BranchMember { parent: id(1), branch: BRANCH, items: 1 };
     assert!(taken.iter().all(|child| child.branch_member == Some(member) && child.parent.is_none()));
     assert_eq!(taken[0].input, payload("2"));
-    assert_eq!(view(&store, id(1)).await.pending, 0, "children in a branch are not counted as pending");
+    assert_eq!(
+        view(&store, id(1)).await.pending_children,
+        0,
+        "children in a branch are not counted as pending"
+    );
 }
 
 pub async fn many_changes_spawn_children_in_one_branch(store: Handle) {
@@ -98,7 +102,7 @@ pub async fn a_branch_counts_its_children_however_they_end(store: Handle) {
     reap(&store, 8, two).await;
     assert_eq!(counts(&store).await, [7, 1, 2, 4], "reaped, and ready again");
     assert_eq!(claim(&store, at(8), &solo_claim_request(three, 1)).await[0].id, id(9));
-    let request = ReapRequest { dead: vec![three], lapsed: false, limit: 9, crashes: 1 };
+    let request = ReapRequest { dead: vec![three], lapsed: false, limit: 9, max_crashes: 1 };
     assert_eq!(store.reap(at(9), &request).await.expect("reap").poisoned, 1);
     assert_eq!(counts(&store).await, [8, 1, 3, 4], "poisoned");
     assert_eq!(inbox(&store, 1).await, [] as [&str; 0], "the branch has no watch");

@@ -154,7 +154,7 @@ pub async fn a_child_sends_a_signal_however_it_ends(store: Handle) {
     ended(8, "replaced").await;
     reap(&store, 8, two).await;
     assert_eq!(claim(&store, at(8), &solo_claim_request(three, 1)).await[0].id, id(9));
-    let request = ReapRequest { dead: vec![three], lapsed: false, limit: 9, crashes: 1 };
+    let request = ReapRequest { dead: vec![three], lapsed: false, limit: 9, max_crashes: 1 };
     assert_eq!(store.reap(at(9), &request).await.expect("reap").poisoned, 1);
     ended(9, "poisoned").await;
 }
@@ -185,7 +185,7 @@ pub async fn a_retried_child_sends_a_signal_again(store: Handle) {
     commit(&store, 4, with_step(change(me, &parent, wait_for_signal(CHILD_SIGNAL, None)), consume(&parent)))
         .await;
     assert_eq!(act_on_job(&store, 5, 2, JobAction::Retry).await, ControlOutcome::Done);
-    assert_eq!(view(&store, id(1)).await.pending, 0, "the parent does not wait for it by count");
+    assert_eq!(view(&store, id(1)).await.pending_children, 0, "the parent does not wait for it by count");
     let child = claim_one(&store, 5, me, 4).await;
     commit(&store, 6, change(me, &child, done("x"))).await;
     let parent = claim_one(&store, 6, me, 5).await;
@@ -232,7 +232,7 @@ pub async fn children_that_send_signals_are_not_counted_by_a_wait(store: Handle)
     let (me, job) = running_parent(&store, &[job(2)]).await;
     let counted = with_step(change(me, &job, wait_for_children(&job)), spawn_children(&[self::job(3)]));
     commit(&store, 2, counted).await;
-    assert_eq!(view(&store, id(1)).await.pending, 1);
+    assert_eq!(view(&store, id(1)).await.pending_children, 1);
     let children = claim_all(&store, 2, me, 2).await;
     commit(&store, 3, change(me, &children[0], done("x"))).await;
     assert_eq!(

@@ -11,7 +11,7 @@ use crate::{ControlOutcome, JobAction, ReapRequest};
 pub async fn a_parent_is_woken_when_its_last_child_ends(store: Handle) {
     let me = park_with_children(&store, &jobs(2, 3)).await;
     assert_eq!(pending(&store).await, (3, State::Waiting));
-    assert_eq!(holds(&store, 1).await.waiting.expect("the job is parked").pending, 3);
+    assert_eq!(holds(&store, 1).await.waiting.expect("the job is parked").pending_children, 3);
     let children = claim_all(&store, 2, me, 2).await;
     assert_eq!(ids(&children), [2, 3, 4].map(id));
     assert!(children.iter().all(|child| child.parent == Some(id(1))));
@@ -67,7 +67,7 @@ pub async fn a_child_counts_as_ended_however_it_ends(store: Handle) {
     ended("replaced").await;
     reap(&store, 8, two).await;
     assert_eq!(claim(&store, at(8), &solo_claim_request(three, 1)).await[0].id, id(9));
-    let request = ReapRequest { dead: vec![three], lapsed: false, limit: 9, crashes: 1 };
+    let request = ReapRequest { dead: vec![three], lapsed: false, limit: 9, max_crashes: 1 };
     assert_eq!(store.reap(at(9), &request).await.expect("reap").poisoned, 1);
     ended("poisoned").await;
     assert_eq!(store.repair(at(9)).await.expect("repair"), 0);

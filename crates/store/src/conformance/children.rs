@@ -21,7 +21,7 @@ pub(super) async fn park_with_children(store: &Handle, children: &[NewJob]) -> W
 /// How many children job 1 waits for, and its state.
 pub(super) async fn pending(store: &Handle) -> (u32, State) {
     let seen = view(store, id(1)).await;
-    (seen.pending, seen.summary.state)
+    (seen.pending_children, seen.summary.state)
 }
 
 /// Claims every ready job.

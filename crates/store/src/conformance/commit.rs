@@ -81,7 +81,7 @@ pub async fn a_retried_job_is_ready_after_its_delay(store: Handle) {
     let kept = view(&store, id(1)).await;
     assert_eq!((kept.summary.state, kept.summary.due_at), (State::Scheduled, t(30)));
     assert_eq!((kept.rev, kept.epoch, kept.summary.attempts), (Rev(1), Epoch(1), 1));
-    assert_eq!((kept.spent, kept.summary.finished_at), (vec![1, 0], None));
+    assert_eq!((kept.retry_counts, kept.summary.finished_at), (vec![1, 0], None));
     assert_eq!(kept.failure, Some(Failure::retry("once more").class("busy")));
     assert_eq!(ended(&store, 1).await, None);
     assert!(claim(&store, at(29), &claim_request(worker, 2, 9)).await.is_empty());

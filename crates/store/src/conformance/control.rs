@@ -281,8 +281,11 @@ pub async fn a_retry_by_hand_resets_the_job(store: Handle) {
         let kept = view(&store, id(n)).await;
         let summary = &kept.summary;
         assert_eq!((summary.state, summary.reason, summary.finished_at), (State::Ready, None, None));
-        assert_eq!((summary.attempts, kept.deaths, kept.crashes, summary.due_at), (0, 0, 0, t(100)));
-        assert!(kept.spent.is_empty());
+        assert_eq!(
+            (summary.attempts, kept.worker_deaths, kept.solo_crashes, summary.due_at),
+            (0, 0, 0, t(100))
+        );
+        assert!(kept.retry_counts.is_empty());
         assert_eq!(
             kept.deadline_at,
             (n == 1).then(|| t(150)),

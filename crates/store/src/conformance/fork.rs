@@ -35,7 +35,7 @@ async fn running_with_entries(store: &Handle, new: NewJob) -> (WorkerId, Claimed
 async fn entries_of_fork(store: &Handle, n: u32) -> (Vec<i32>, bool) {
     let entries = journal(store, n).await;
     let last = entries.last().expect("not empty");
-    let records_fork = (last.op, last.mark, last.name.as_str(), &last.payload)
+    let records_fork = (last.call_kind, last.event, last.name.as_str(), &last.payload)
         == (CallKind::Lifecycle, CallEvent::Begun, Fork::ENTRY, &payload(&format!("\"{}\"", id(1))));
     (entries.iter().map(|entry| entry.seq).collect(), records_fork)
 }

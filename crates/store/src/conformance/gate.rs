@@ -79,7 +79,7 @@ pub async fn calls_that_add_no_ready_job_move_no_gate(store: Handle) {
     assert_eq!(moved(&store, &mut last).await, [false; 3], "an end, a stale release, an expiry");
     renew(&store, 10, worker).await;
     claim(&store, at(10), &claim_request(worker, 3, 3)).await;
-    let lapsed_only = ReapRequest { dead: vec![], lapsed: true, limit: 9, crashes: MAX_CRASHES };
+    let lapsed_only = ReapRequest { dead: vec![], lapsed: true, limit: 9, max_crashes: MAX_CRASHES };
     store.reap(at(11), &lapsed_only).await.expect("reap");
     store.inspect().jobs(&all_jobs()).await.expect("jobs");
     assert_eq!(moved(&store, &mut last).await, [false; 3]);

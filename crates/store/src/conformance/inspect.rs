@@ -176,7 +176,7 @@ pub async fn workers_are_listed(store: Handle) {
     let workers = store.inspect().workers().await.expect("workers");
     assert_eq!(workers.len(), 2);
     let shown = workers.iter().find(|worker| worker.id == new.id).expect("listed");
-    assert_eq!((shown.name.as_str(), shown.beacon.as_deref()), ("host ü/7", Some("/run/x")));
+    assert_eq!((shown.name.as_str(), shown.liveness_file.as_deref()), ("host ü/7", Some("/run/x")));
     assert_eq!((shown.alive, shown.lease_until, shown.claims), (true, t(5), 0));
 }
 

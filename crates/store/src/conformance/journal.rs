@@ -151,13 +151,22 @@ pub async fn every_field_of_an_entry_is_kept(store: Handle) {
     let (me, job) = running_job(&store, 1).await;
     let most = store.limits().payload;
     let mut entries = Vec::new();
-    for (seq, op) in (1..).zip(CallKind::ALL) {
-        let mark = CallEvent::ALL[seq as usize % CallEvent::ALL.len()];
+    for (seq, call_kind) in (1..).zip(CallKind::ALL) {
+        let event = CallEvent::ALL[seq as usize % CallEvent::ALL.len()];
         let payload = Payload { codec: seq as u8, bytes: vec![0, 255, seq as u8] };
         let key = Some(format!("ключ '\"\\ {seq}"));
         let at = Time(-5 + i64::from(seq));
         let line = Some(format!("src/main.rs:{seq}"));
-        entries.push(JournalEntry { seq, op: *op, mark, name: format!("é {seq}"), key, line, at, payload });
+        entries.push(JournalEntry {
+            seq,
+            call_kind: *call_kind,
+            event,
+            name: format!("é {seq}"),
+            key,
+            line,
+            at,
+            payload,
+        });
     }
     entries.push(JournalEntry { payload: Payload::default(), ..entry(50, "", "") });
     entries

@@ -238,7 +238,7 @@ pub fn texts(signals: &[Signal]) -> Vec<String> {
 
 /// The same change with what its step writes.
 pub fn with_step(change: Change, step: StepWrites) -> Change {
-    Change { step: Some(Box::new(step)), ..change }
+    Change { writes: Some(Box::new(step)), ..change }
 }
 
 /// A claimed job as its worker knows it after a step was committed and the next one runs.
@@ -250,8 +250,8 @@ pub fn after_step(job: &ClaimedJob) -> ClaimedJob {
 pub fn entry(seq: i32, name: &str, text: &str) -> JournalEntry {
     JournalEntry {
         seq,
-        op: CallKind::Step,
-        mark: CallEvent::Done,
+        call_kind: CallKind::Step,
+        event: CallEvent::Done,
         name: name.to_owned(),
         key: None,
         line: None,
@@ -309,7 +309,7 @@ pub fn job_claim(worker: WorkerId, job: &ClaimedJob) -> JobClaim {
 
 /// Declares one worker dead and reaps all its claims.
 pub async fn reap(store: &Handle, now: u64, worker: WorkerId) -> ReapReport {
-    let request = ReapRequest { dead: vec![worker], lapsed: false, limit: 1_000, crashes: MAX_CRASHES };
+    let request = ReapRequest { dead: vec![worker], lapsed: false, limit: 1_000, max_crashes: MAX_CRASHES };
     let report = store.reap(at(now), &request).await.expect("reap");
     assert!(!report.more, "no case has more than a thousand claims");
     report

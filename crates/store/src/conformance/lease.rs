@@ -70,7 +70,7 @@ pub async fn a_released_job_keeps_its_rank(store: Handle) {
     assert_eq!(store.release(at(50), &claims).await.expect("release"), 2);
     let kept = view(&store, id(2)).await;
     assert_eq!((kept.summary.state, kept.epoch, kept.rev), (State::Ready, Epoch(1), Rev(0)));
-    assert_eq!((kept.summary.due_at, kept.summary.attempts, kept.deaths), (t(0), 0, 0));
+    assert_eq!((kept.summary.due_at, kept.summary.attempts, kept.worker_deaths), (t(0), 0, 0));
     assert!(history(&store, id(2)).await.is_empty());
     let batch = store.claim(at(51), &claim_request(one, 2, 9)).await.expect("claim");
     assert_eq!((ids(&batch.jobs), batch.suspects), (vec![id(2), id(1), id(3)], false));
@@ -105,7 +105,7 @@ pub async fn a_released_suspect_stays_a_suspect(store: Handle) {
     store.release(at(2), &[job_claim(two, &suspect)]).await.expect("release");
     let batch = store.claim(at(2), &claim_request(two, 2, 9)).await.expect("claim");
     assert!(batch.jobs.is_empty() && batch.suspects);
-    assert_eq!(view(&store, id(1)).await.deaths, 1);
+    assert_eq!(view(&store, id(1)).await.worker_deaths, 1);
 }
 
 pub async fn retiring_a_worker_returns_its_jobs_without_counting_attempts(store: Handle) {
@@ -119,7 +119,7 @@ pub async fn retiring_a_worker_returns_its_jobs_without_counting_attempts(store:
     for n in 2..=4 {
         let kept = view(&store, id(n)).await;
         assert_eq!((kept.summary.state, kept.epoch), (State::Ready, Epoch(1)), "job {n}");
-        assert_eq!((kept.summary.attempts, kept.deaths, kept.worker), (0, 0, None), "job {n}");
+        assert_eq!((kept.summary.attempts, kept.worker_deaths, kept.worker), (0, 0, None), "job {n}");
         assert!(history(&store, id(n)).await.is_empty());
     }
     assert_eq!((state(&store, id(1)).await, state(&store, id(5)).await), (State::Done, State::Running));
@@ -183,7 +183,7 @@ pub async fn a_renewal_can_end_the_solo_run_of_a_claim(store: Handle) {
     reap(&store, 3, two).await;
     let kept = view(&store, id(1)).await;
     assert_eq!(
-        (kept.deaths, kept.crashes),
+        (kept.worker_deaths, kept.solo_crashes),
         (2, 0),
         "its solo run had ended, so the death counts as no crash"
     );

@@ -94,7 +94,7 @@ pub async fn transitions_are_recorded_with_next_stage_and_outcome(store: Handle)
     let all = transitions(&store, 1).await;
     let recorded: Vec<_> = all
         .iter()
-        .map(|step| (step.rev.0, step.stage.as_str(), step.next.as_deref(), step.how.as_str()))
+        .map(|step| (step.rev.0, step.stage.as_str(), step.next.as_deref(), step.outcome.as_str()))
         .collect();
     let expected = [
         (1, "Begin", Some("Charge"), "next"),
@@ -127,7 +127,7 @@ pub async fn transition_counts_cover_the_newest_jobs(store: Handle) {
         version,
         stage: stage.into(),
         next: next.map(str::to_owned),
-        how: how.into(),
+        outcome: how.into(),
         times,
     };
     let counts = async |kind, limit| store.inspect().transition_counts(kind, limit).await.expect("counts");
@@ -153,7 +153,10 @@ pub async fn every_step_resets_attempts_and_retry_counts(store: Handle) {
     assert_eq!((third.attempts, third.worker_deaths), (1, 1));
     commit(&store, 3, next(two, &third, step("Begin", "Charge", "1"))).await;
     let seen = view(&store, id(1)).await;
-    assert_eq!((seen.summary.attempts, seen.deaths, seen.crashes, seen.spent), (0, 0, 0, vec![]));
+    assert_eq!(
+        (seen.summary.attempts, seen.worker_deaths, seen.solo_crashes, seen.retry_counts),
+        (0, 0, 0, vec![])
+    );
     assert!(!holds(&store, 1).await.suspect);
     assert_eq!(history(&store, id(1)).await.len(), 2, "the history is kept");
     let mut job = after_step(&third);
@@ -188,7 +191,7 @@ pub async fn a_retry_without_a_failure_adds_no_history(store: Handle) {
     assert_eq!(commit(&store, 2, change(me, &second, again)).await, CommitOutcome::Committed);
     let seen = view(&store, id(1)).await;
     assert_eq!((seen.summary.state, seen.summary.due_at), (State::Scheduled, t(7)));
-    assert_eq!((seen.summary.attempts, seen.spent), (2, vec![2]), "it counts as an attempt");
+    assert_eq!((seen.summary.attempts, seen.retry_counts), (2, vec![2]), "it counts as an attempt");
     assert_eq!(history(&store, id(1)).await.len(), 1, "only of the first");
     assert_eq!(seen.failure.expect("of the first").message, "once more");
 }
@@ -341,8 +344,8 @@ pub async fn a_suspect_that_completes_a_step_is_an_ordinary_job(store: Handle) {
         CommitOutcome::Committed
     );
     // Deaths and crashes are counted from the last step on.
-    let request = ReapRequest { dead: vec![two], lapsed: false, limit: 9, crashes: 2 };
+    let request = ReapRequest { dead: vec![two], lapsed: false, limit: 9, max_crashes: 2 };
     assert_eq!(store.reap(at(3), &request).await.expect("reap").returned, 1);
     let seen = view(&store, first.id).await;
-    assert_eq!((seen.deaths, seen.crashes), (1, 1));
+    assert_eq!((seen.worker_deaths, seen.solo_crashes), (1, 1));
 }

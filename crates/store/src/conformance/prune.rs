@@ -157,7 +157,7 @@ pub async fn a_child_of_a_parent_that_may_be_retried_is_kept(store: Handle) {
         let filter = crate::BranchChildFilter {
             job: id(n),
             branch: branch_kit::BRANCH,
-            only: ChildStates::Ended,
+            states: ChildStates::Ended,
             after: None,
             limit: 9,
         };

@@ -73,7 +73,7 @@ where
 
 /// Declares a worker dead and reaps until nothing is left. Returns the sums.
 pub(super) async fn reap_until_done(store: Handle, now: u64, dead: WorkerId) -> ReapReport {
-    let mut request = ReapRequest { dead: vec![dead], lapsed: false, limit: 2, crashes: MAX_CRASHES };
+    let mut request = ReapRequest { dead: vec![dead], lapsed: false, limit: 2, max_crashes: MAX_CRASHES };
     let mut sum = ReapReport::default();
     loop {
         let reaped = store.reap(at(now), &request).await.expect("reap");
@@ -208,7 +208,7 @@ pub(super) async fn expect_each_returned_once(store: &Handle, n: u32, claimed: &
     for job in claimed {
         let kept = view(store, job.id).await;
         assert_eq!((kept.summary.state, kept.epoch), (State::Ready, Epoch(1)), "round {n}");
-        assert_eq!(history(store, job.id).await.len(), usize::from(kept.deaths), "round {n}");
+        assert_eq!(history(store, job.id).await.len(), usize::from(kept.worker_deaths), "round {n}");
     }
     assert_eq!(drain(store, n).await.len(), claimed.len(), "round {n}: each is ready once");
 }

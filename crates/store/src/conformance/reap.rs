@@ -6,7 +6,7 @@ use super::kit::*;
 use crate::{Error, ReapReport, ReapRequest, RenewRequest};
 
 fn request(dead: &[WorkerId], lapsed: bool, limit: usize) -> ReapRequest {
-    ReapRequest { dead: dead.to_vec(), lapsed, limit, crashes: MAX_CRASHES }
+    ReapRequest { dead: dead.to_vec(), lapsed, limit, max_crashes: MAX_CRASHES }
 }
 
 async fn reap_with(store: &Handle, now: u64, request: &ReapRequest) -> ReapReport {
@@ -23,7 +23,7 @@ pub async fn the_jobs_of_a_worker_reported_dead_are_returned(store: Handle) {
     for n in 1..=2 {
         let kept = view(&store, id(n)).await;
         assert_eq!((kept.summary.state, kept.epoch, kept.rev), (State::Ready, Epoch(1), Rev(0)));
-        assert_eq!((kept.deaths, kept.crashes, kept.summary.attempts), (1, 0, 0));
+        assert_eq!((kept.worker_deaths, kept.solo_crashes, kept.summary.attempts), (1, 0, 0));
     }
     assert_eq!(state(&store, id(3)).await, State::Running);
     let again = reap_with(&store, 2, &request(&[one], false, 10)).await;
@@ -73,7 +73,7 @@ pub async fn jobs_that_left_their_claim_are_not_returned(store: Handle) {
     let mut seen = Vec::new();
     for n in 1..=6 {
         let kept = view(&store, id(n)).await;
-        seen.push((kept.summary.state, kept.deaths));
+        seen.push((kept.summary.state, kept.worker_deaths));
     }
     let expected = [
         (State::Done, 0),
@@ -137,7 +137,7 @@ pub async fn only_deaths_during_solo_runs_count_and_the_limit_poisons(store: Han
         assert_eq!(claim(&store, at(1), &solo_claim_request(next, 1)).await.len(), 1);
         let reaped = reap(&store, 2, next).await;
         let kept = view(&store, id(1)).await;
-        assert_eq!((i64::from(kept.deaths), i64::from(kept.crashes)), (n, n - 1));
+        assert_eq!((i64::from(kept.worker_deaths), i64::from(kept.solo_crashes)), (n, n - 1));
         assert_eq!(i64::from(kept.epoch.0), n);
         if n < 4 {
             assert_eq!((reaped.returned, reaped.poisoned, kept.summary.state), (1, 0, State::Ready));
@@ -157,7 +157,7 @@ pub async fn only_deaths_during_solo_runs_count_and_the_limit_poisons(store: Han
 
 pub async fn a_limit_of_zero_poisons_at_the_first_death_during_a_solo_run(store: Handle) {
     let (one, job) = running_job(&store, 1).await;
-    let mut strict = ReapRequest { crashes: 0, ..request(&[one], false, 9) };
+    let mut strict = ReapRequest { max_crashes: 0, ..request(&[one], false, 9) };
     assert_eq!(
         reap_with(&store, 1, &strict).await.returned,
         1,
@@ -178,7 +178,7 @@ pub async fn poisoning_a_job_removes_its_deadline_timer(store: Handle) {
     reap(&store, 1, one).await;
     let two = worker(&store, 2).await;
     claim(&store, at(1), &solo_claim_request(two, 1)).await;
-    let strict = ReapRequest { crashes: 1, ..request(&[two], false, 9) };
+    let strict = ReapRequest { max_crashes: 1, ..request(&[two], false, 9) };
     assert_eq!(reap_with(&store, 2, &strict).await.poisoned, 1);
     assert_eq!(fire_timers(&store, 3, 9).await.next_at, None, "the timer is deleted");
     assert_eq!(fire_timers(&store, 60, 9).await.expired, 0);

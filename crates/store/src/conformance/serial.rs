@@ -161,7 +161,7 @@ pub async fn every_other_end_and_every_pause_frees_the_slot(store: Handle) {
         reap(store, 5, worker).await;
         let again = claim(store, at(5), &solo_claim_request(solo, 1)).await;
         assert_eq!(ids(&again), [claimed.id], "it keeps its slot after the first death");
-        let request = ReapRequest { dead: vec![solo], lapsed: false, limit: 9, crashes: 1 };
+        let request = ReapRequest { dead: vec![solo], lapsed: false, limit: 9, max_crashes: 1 };
         assert_eq!(store.reap(at(5), &request).await.expect("reap").poisoned, 1);
     })
     .await;

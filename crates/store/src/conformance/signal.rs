@@ -37,7 +37,7 @@ pub(super) async fn commit_and_consume(
 pub async fn a_signal_wakes_a_parked_job(store: Handle) {
     let me = parked(&store, 1, wait_for_signal("go", None)).await;
     let seen = view(&store, id(1)).await;
-    assert_eq!((seen.epoch.0, seen.rev.0, seen.until), (1, 1, None));
+    assert_eq!((seen.epoch.0, seen.rev.0, seen.wait_until), (1, 1, None));
     assert!(claim(&store, at(2), &claim_request(me, 2, 9)).await.is_empty());
     let before = gates(&store, &[QUEUE]).await;
     assert_eq!(send(&store, 3, &[to_first("go", "a")]).await, [WOKE]);
@@ -87,7 +87,10 @@ pub async fn a_signal_of_another_name_stays_in_the_inbox(store: Handle) {
     assert_eq!(send(&store, 2, &[to_first("stop", "a")]).await, [KEPT]);
     assert_eq!(state(&store, id(1)).await, State::Waiting);
     let waiting = holds(&store, 1).await.waiting.expect("it is parked");
-    assert_eq!((waiting.arrived, waiting.pending, waiting.until), (vec!["stop".to_owned()], 0, None));
+    assert_eq!(
+        (waiting.arrived, waiting.pending_children, waiting.wait_until),
+        (vec!["stop".to_owned()], 0, None)
+    );
     assert_eq!(send(&store, 3, &[to_first("go", "b")]).await, [WOKE]);
     let job = claim_one(&store, 3, me, 2).await;
     assert_eq!(texts(&job.inbox), ["b"], "a claim returns only signals that the job waits for");
@@ -219,7 +222,7 @@ pub async fn signals_are_consumed_only_by_committed_steps(store: Handle) {
     assert_eq!(commit(&store, 9, next).await, CommitOutcome::Committed, "the same when repeated");
     assert_eq!(inbox(&store, 1).await, ["b", "c"], "the repeat consumes nothing more");
     let seen = view(&store, id(1)).await;
-    assert_eq!((seen.wait, seen.until), (None, None), "it waits for nothing now");
+    assert_eq!((seen.wait, seen.wait_until), (None, None), "it waits for nothing now");
 }
 
 pub async fn a_job_may_be_submitted_with_signals(store: Handle) {

@@ -60,7 +60,7 @@ pub async fn a_parked_machine_stays_parked_and_wakes_in_its_new_version(store: H
     commit(&store, 1, change(me, &job, wait_for_signal("go", Some(secs(50))))).await;
     assert_eq!(update(&store, 2, current_update(&store, 1, 2, "Other").await).await, ControlOutcome::Done);
     let seen = view(&store, id(1)).await;
-    assert_eq!((seen.summary.state, seen.until), (State::Waiting, Some(t(51))));
+    assert_eq!((seen.summary.state, seen.wait_until), (State::Waiting, Some(t(51))));
     send(&store, 3, &[signal(id(1), "go", "1", "x")]).await;
     assert!(claim(&store, at(3), &claim_request(me, 2, 9)).await.is_empty());
     let claimed = claim(&store, at(3), &of_version(claim_request(me, 3, 9), 2)).await;

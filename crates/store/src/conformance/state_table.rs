@@ -5,7 +5,7 @@
 
 use windlass_model::{
     Change, ClaimNo, ClaimedJob, Event, JobId, NewJob, Outcome, Reason, State, StepWrites, Wait, WorkerId,
-    state::{MOVES, next},
+    state::{TRANSITIONS, next},
 };
 
 use super::kit::*;
@@ -40,7 +40,7 @@ async fn bring_to(store: &Handle, n: u32, state: State, event: Event) -> Subject
     if event == Event::Unwind {
         // Only a job with steps to undo is unwound.
         let step = StepWrites { has_undo: true, ..StepWrites::default() };
-        let undoable = Change { step: Some(Box::new(step)), ..change(holder, &last, Outcome::Next) };
+        let undoable = Change { writes: Some(Box::new(step)), ..change(holder, &last, Outcome::Next) };
         commit(store, 4, undoable).await;
         last.rev.0 += 1;
     }
@@ -91,7 +91,8 @@ async fn cause(store: &Handle, subject: &Subject, event: Event, queue: String) {
         }
         Event::Reap | Event::Poison => {
             let crashes = if event == Event::Poison { 1 } else { MAX_CRASHES };
-            let request = ReapRequest { dead: vec![subject.holder], lapsed: false, limit: 99, crashes };
+            let request =
+                ReapRequest { dead: vec![subject.holder], lapsed: false, limit: 99, max_crashes: crashes };
             store.reap(at(6), &request).await.expect("reap");
         }
         Event::Finish => write(done("y")).await,
@@ -144,7 +145,7 @@ pub async fn every_event_in_every_state(store: Handle) {
             settle(&store, &subject).await;
         }
     }
-    assert_eq!(legal, MOVES.len(), "every legal move was tried");
+    assert_eq!(legal, TRANSITIONS.len(), "every legal move was tried");
 }
 
 /// Fires the job's remaining timers, so that they do not fire with the next job's, and settles its claims.

@@ -38,9 +38,9 @@ pub async fn a_new_job_is_ready_and_every_field_is_kept(store: Handle) {
     assert_eq!(kept.options, new.options);
     assert_eq!(kept.settings, new.settings);
     assert_eq!(kept.input, new.input);
-    assert_eq!((kept.epoch, kept.rev, kept.deaths, kept.crashes), (Epoch(0), Rev(0), 0, 0));
+    assert_eq!((kept.epoch, kept.rev, kept.worker_deaths, kept.solo_crashes), (Epoch(0), Rev(0), 0, 0));
     assert_eq!((kept.worker, kept.started_at, kept.output, kept.failure), (None, None, None, None));
-    assert!(kept.spent.is_empty() && history(&store, id(1)).await.is_empty());
+    assert!(kept.retry_counts.is_empty() && history(&store, id(1)).await.is_empty());
 }
 
 pub async fn a_repeated_submit_is_recognised_by_id_and_digest(store: Handle) {

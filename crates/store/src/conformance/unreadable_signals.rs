@@ -71,7 +71,7 @@ pub async fn an_unreadable_signal_does_not_end_a_wait(store: Handle) {
     let waiting = holds(&store, 1).await.waiting.expect("the job is parked");
     assert!(waiting.arrived.is_empty(), "{waiting:?}");
     let shown: Vec<(&str, &str)> =
-        waiting.aside.iter().map(|signal| (signal.name.as_str(), signal.why.as_str())).collect();
+        waiting.unreadable.iter().map(|signal| (signal.name.as_str(), signal.why.as_str())).collect();
     assert_eq!(shown, [("go", "it is no number")]);
 
     assert_eq!(send(&store, 6, &[to_first("go", "good")]).await, [WOKE]);

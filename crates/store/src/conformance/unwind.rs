@@ -33,8 +33,8 @@ async fn running_with_undo(store: &Handle, new: NewJob) -> (WorkerId, ClaimedJob
 async fn claim_unwind(store: &Handle, now: u64, me: WorkerId, reason: Option<Reason>) -> ClaimedJob {
     let seen = view(store, id(1)).await;
     assert_eq!((seen.summary.state, seen.summary.due_at), (State::Ready, t(now)));
-    assert_eq!((seen.wait.clone(), seen.until), (None, None));
-    let counters = (seen.summary.attempts, seen.deaths, seen.crashes, seen.spent.len());
+    assert_eq!((seen.wait.clone(), seen.wait_until), (None, None));
+    let counters = (seen.summary.attempts, seen.worker_deaths, seen.solo_crashes, seen.retry_counts.len());
     assert_eq!(counters, (0, 0, 0, 0), "its counters are reset");
     let unwind = seen.unwind.expect("the job is being unwound");
     assert_eq!(unwind.reason, reason);
@@ -84,7 +84,10 @@ pub async fn a_job_that_is_not_running_is_unwound_when_it_is_cancelled(store: Ha
         let seen = view(&store, id(n)).await;
         assert_eq!((seen.summary.state, seen.summary.due_at), (State::Ready, t(2)));
         assert_eq!((seen.epoch, seen.rev), (Epoch(epoch.0 + 1), Rev(2)));
-        assert_eq!((seen.summary.attempts, seen.spent, seen.wait, seen.until), (0, vec![], None, None));
+        assert_eq!(
+            (seen.summary.attempts, seen.retry_counts, seen.wait, seen.wait_until),
+            (0, vec![], None, None)
+        );
         let unwind = seen.unwind.expect("the job is being unwound");
         assert_eq!((unwind.reason, unwind.failure.clone()), (None, actor().failure()));
         assert_eq!(fire_timers(&store, 1_000, 9).await.next_at, None, "no timer is left");
@@ -194,7 +197,7 @@ pub async fn a_poisoned_job_is_unwound(store: Handle) {
     reap(&store, 1, me).await;
     let suspect = claim(&store, at(1), &solo_claim_request(two, 1)).await.remove(0);
     assert_eq!(suspect.id, id(1));
-    let request = ReapRequest { dead: vec![two], lapsed: false, limit: 9, crashes: 1 };
+    let request = ReapRequest { dead: vec![two], lapsed: false, limit: 9, max_crashes: 1 };
     let report = store.reap(at(2), &request).await.expect("reap");
     assert_eq!((report.poisoned, report.returned), (1, 0));
     assert_eq!(history(&store, id(1)).await.len(), 2);
@@ -212,7 +215,7 @@ pub async fn a_job_that_is_poisoned_during_its_unwind_ends(store: Handle) {
     let two = worker(&store, 2).await;
     let job = claim(&store, at(2), &solo_claim_request(two, 1)).await.remove(0);
     assert!(job.unwind.is_some(), "a suspect is still unwound");
-    let request = ReapRequest { dead: vec![two], lapsed: false, limit: 9, crashes: 1 };
+    let request = ReapRequest { dead: vec![two], lapsed: false, limit: 9, max_crashes: 1 };
     assert_eq!(store.reap(at(3), &request).await.expect("reap").poisoned, 1);
     let seen = view(&store, id(1)).await;
     assert_eq!((seen.summary.state, seen.summary.reason), (State::Failed, Some(Reason::Poison)));

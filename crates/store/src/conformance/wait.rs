@@ -141,11 +141,17 @@ pub async fn holds_report_what_a_parked_job_waits_for(store: Handle) {
     let arrived = vec!["b".to_owned(), "z".to_owned()];
     assert_eq!(
         waiting,
-        Waiting { what: wait.condition.clone(), until: Some(t(10)), arrived, pending: 0, aside: Vec::new() }
+        Waiting {
+            condition: wait.condition.clone(),
+            wait_until: Some(t(10)),
+            arrived,
+            pending_children: 0,
+            unreadable: Vec::new()
+        }
     );
     let seen = view(&store, id(1)).await;
     assert_eq!(
-        (seen.wait, seen.until, seen.summary.state),
+        (seen.wait, seen.wait_until, seen.summary.state),
         (Some(wait.condition), Some(t(10)), State::Waiting)
     );
     fire_timers(&store, 10, 9).await;
@@ -181,7 +187,7 @@ pub async fn a_timeout_wakes_a_parked_job(store: Handle) {
     commit(&store, 1, change(me, &job, wait_for_signal("go", Some(secs(9))))).await;
     assert_ne!(gates(&store, &[TIMER_GATE]).await, before);
     let seen = view(&store, id(1)).await;
-    assert_eq!((seen.until, seen.summary.due_at), (Some(t(10)), t(10)));
+    assert_eq!((seen.wait_until, seen.summary.due_at), (Some(t(10)), t(10)));
     assert_eq!(fire_timers(&store, 9, 9).await.next_at, Some(t(10)));
     assert_eq!(fire_timers(&store, 10, 9).await.woken, 1);
     let job = claim_one(&store, 10, me, 2).await;

@@ -202,7 +202,7 @@ pub async fn a_child_that_ends_while_it_is_cancelled_counts_once(store: Handle) 
         race(&store, committer, timers).await;
         fire_timers(&store, 3, 99).await;
         assert_none_parked(&store, n).await;
-        assert_eq!(view(&store, parent.id).await.pending, 0, "round {n}");
+        assert_eq!(view(&store, parent.id).await.pending_children, 0, "round {n}");
         assert_eq!(ids(&drain(&store, n).await), [parent.id], "round {n}: the parent is ready once");
     }
 }

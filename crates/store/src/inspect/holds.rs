@@ -36,22 +36,22 @@ pub struct Holds {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct Waiting {
     /// The condition that ends the wait.
-    pub what: WaitCondition,
+    pub condition: WaitCondition,
     /// When the wait times out.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub until: Option<Time>,
+    pub wait_until: Option<Time>,
     /// The names of signals in its inbox, each one once, by name.
     pub arrived: Vec<String>,
     /// How many of the children it waits for have not ended.
-    pub pending: u32,
+    pub pending_children: u32,
     /// The first 20 signals that its code could not decode, oldest first: they do not end its wait.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub aside: Vec<AsideSignal>,
+    pub unreadable: Vec<UnreadableSignalView>,
 }
 
 /// A signal that the code of its job could not decode.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
-pub struct AsideSignal {
+pub struct UnreadableSignalView {
     /// Its number in the inbox.
     pub number: i64,
     /// Its name.
@@ -62,11 +62,11 @@ pub struct AsideSignal {
     pub why: String,
 }
 
-impl AsideSignal {
+impl UnreadableSignalView {
     /// The signal, if it is unreadable.
-    pub fn of(signal: &Signal) -> Option<AsideSignal> {
+    pub fn of(signal: &Signal) -> Option<UnreadableSignalView> {
         let (number, name, at) = (signal.number, signal.name.clone(), signal.at);
-        signal.unreadable.clone().map(|why| AsideSignal { number, name, at, why })
+        signal.unreadable.clone().map(|why| UnreadableSignalView { number, name, at, why })
     }
 }
 

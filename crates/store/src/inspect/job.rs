@@ -84,9 +84,9 @@ pub struct Job {
     /// How many changes were committed.
     pub rev: Rev,
     /// Deaths of workers that had it claimed.
-    pub deaths: u16,
+    pub worker_deaths: u16,
     /// Deaths of workers that ran it alone.
-    pub crashes: u16,
+    pub solo_crashes: u16,
     /// The worker that has it, or that wrote its last change.
     pub worker: Option<WorkerId>,
     /// When the attempt that wrote its last change had started; while running, when it was claimed.
@@ -98,7 +98,7 @@ pub struct Job {
     pub parent: Option<JobId>,
     /// Its position in a branch of that job.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub place: Option<ChildPlace>,
+    pub position: Option<ChildPosition>,
     /// Its tags.
     pub tags: Vec<String>,
     /// The caller's own JSON, never interpreted.
@@ -106,7 +106,7 @@ pub struct Job {
     /// Settings of this job alone.
     pub settings: Settings,
     /// How often each rule of the retry policy was used.
-    pub spent: Vec<u32>,
+    pub retry_counts: Vec<u32>,
     /// The encoded input.
     #[serde(serialize_with = "as_json")]
     pub input: Payload,
@@ -118,9 +118,9 @@ pub struct Job {
     pub wait: Option<WaitCondition>,
     /// When that wait times out.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub until: Option<Time>,
+    pub wait_until: Option<Time>,
     /// How many of the children it waits for have not ended.
-    pub pending: u32,
+    pub pending_children: u32,
     /// How it ends once its undos have run, if it is being unwound.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unwind: Option<Box<Unwind>>,
@@ -152,7 +152,7 @@ fn as_json_option<S: serde::Serializer>(payload: &Option<Payload>, to: S) -> Res
 
 /// The position of a job in a branch of its parent.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
-pub struct ChildPlace {
+pub struct ChildPosition {
     /// The branch.
     pub branch: BranchNo,
     /// Its name.
@@ -166,10 +166,10 @@ pub struct ChildPlace {
     pub items: u32,
 }
 
-impl ChildPlace {
+impl ChildPosition {
     /// The name by which a child is shown: that of its parent, the branch, the spawn and the item.
     pub fn key(&self, parent: &str) -> String {
-        let ChildPlace { name, spawn, item, .. } = self;
+        let ChildPosition { name, spawn, item, .. } = self;
         match item.is_empty() {
             true => format!("{parent}${name}${spawn}"),
             false => format!("{parent}${name}${spawn}_{item}"),
@@ -203,7 +203,7 @@ pub struct Transition {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub next: Option<String>,
     /// The outcome of the step: see [`windlass_model::Outcome::name`].
-    pub how: String,
+    pub outcome: String,
     /// When it was committed.
     pub at: Time,
     /// The worker that ran it.
@@ -221,7 +221,7 @@ pub struct TransitionCount {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub next: Option<String>,
     /// How: see [`windlass_model::Outcome::name`].
-    pub how: String,
+    pub outcome: String,
     /// How often.
     pub times: u64,
 }

@@ -7,8 +7,8 @@ mod overview;
 mod schedule;
 
 pub use audit::{AuditEntry, AuditFilter};
-pub use holds::{AsideSignal, CancelHold, Holds, Pause, RateHold, SerialHold, Waiting};
-pub use job::{Attempt, ChildPlace, Filter, Job, Summary, Transition, TransitionCount};
+pub use holds::{CancelHold, Holds, Pause, RateHold, SerialHold, UnreadableSignalView, Waiting};
+pub use job::{Attempt, ChildPosition, Filter, Job, Summary, Transition, TransitionCount};
 pub use overview::{Backlog, LimitView, QueueView, SerialView, StateCount, WorkerView};
 pub use schedule::{Firing, Miss, ScheduleView};
 

@@ -43,7 +43,7 @@ pub struct WorkerView {
     pub name: String,
     /// The lock file that its process holds.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub beacon: Option<String>,
+    pub liveness_file: Option<String>,
     /// Whether it has not been declared dead or retired.
     pub alive: bool,
     /// When its lease expires, or expired.

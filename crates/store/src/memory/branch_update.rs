@@ -83,7 +83,7 @@ impl Inner {
     pub(super) fn write_member_items(&mut self, now: Time, change: &Change, limits: &Limits) {
         let row = self.row_mut(change.job);
         let Some(member) = row.branch_member() else { return };
-        let step = change.step.as_deref();
+        let step = change.writes.as_deref();
         if let (Some(step), Some(position)) = (step, &mut row.new.branch_position) {
             row.items_done += step.items;
             position.items -= step.promoted_items();

@@ -6,7 +6,7 @@ use super::{
     branch::{BranchKey, StoredBranch},
     *,
 };
-use crate::{Branch, BranchChild, BranchChildFilter, ChildEnd, ChildPlace, ChildStates, Summary};
+use crate::{Branch, BranchChild, BranchChildFilter, ChildEnd, ChildPosition, ChildStates, Summary};
 
 impl Inner {
     /// The children of a branch, with how many items each represents that are not counted yet.
@@ -18,12 +18,12 @@ impl Inner {
     }
 
     /// The position of a job in a branch of its parent.
-    pub(super) fn place(&self, id: JobId) -> Option<ChildPlace> {
+    pub(super) fn place(&self, id: JobId) -> Option<ChildPosition> {
         let row = self.row(id);
         let position = row.new.branch_position.as_ref()?;
         let branch = self.branches.get(&(row.new.parent?, position.branch))?;
         let spawn = usize::try_from(position.spawn).ok().and_then(|spawn| branch.spawns.get(spawn));
-        Some(ChildPlace {
+        Some(ChildPosition {
             branch: position.branch,
             name: branch.name.clone(),
             spawn: spawn.cloned().unwrap_or_default(),
@@ -45,7 +45,7 @@ impl Inner {
             spawned: branch.spawned,
             counts: branch.counts,
             watch: branch.watch.clone(),
-            goal: branch.merge_record.clone(),
+            merge_record: branch.merge_record.clone(),
             opened_at: branch.opened_at,
             merged_at: branch.merged_at,
             poll: branch.poll.clone(),
@@ -55,11 +55,13 @@ impl Inner {
 
     pub(super) fn branch_children(&self, filter: &BranchChildFilter) -> Vec<BranchChild> {
         let is_wanted = |row: &Row| {
-            let in_state = match filter.only {
+            let in_state = match filter.states {
                 ChildStates::All => true,
                 ChildStates::Live => row.is_live(),
                 ChildStates::Ended => !row.is_live(),
-                ChildStates::Bad => matches!(row.final_state, Some(State::Failed | State::Cancelled)),
+                ChildStates::Unsuccessful => {
+                    matches!(row.final_state, Some(State::Failed | State::Cancelled))
+                }
             };
             in_state && filter.after.is_none_or(|after| row.new.id > after)
         };

@@ -22,7 +22,7 @@ impl Inner {
         if row.rev != change.rev || !is_recorded || !is_claimed {
             return CommitOutcome::Fenced;
         }
-        if let Some(step) = &change.step {
+        if let Some(step) = &change.writes {
             if let Some(seq) = row.duplicate_entry(step) {
                 return CommitOutcome::Refused(format!("there is an entry {seq} in the journal already"));
             }

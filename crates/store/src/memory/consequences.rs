@@ -16,7 +16,7 @@ impl Inner {
         let halts = change.outcome.halts(row.hold == Hold::ToHold);
         let event = if halts { Event::Yield } else { change.outcome.event() };
         let state = self.next_state(change.job, event);
-        if let Some(step) = &change.step {
+        if let Some(step) = &change.writes {
             self.row_mut(change.job).write_step(now, change, step);
             self.update_branches(now, change, step);
         }
@@ -73,7 +73,7 @@ impl Inner {
 
     /// Submits the children of a step, and counts those of branches.
     fn spawn_children(&mut self, now: Time, change: &Change) {
-        let Some(step) = &change.step else { return };
+        let Some(step) = &change.writes else { return };
         let children: Vec<NewJob> = step.children.iter().map(|job| change.child(job)).collect();
         let outcomes = self.insert_jobs(now, &children, None);
         self.count_spawned(now, change, step, &outcomes);

@@ -38,22 +38,22 @@ impl Inner {
         Some(Job {
             epoch: row.epoch,
             rev: row.rev,
-            deaths: row.worker_deaths,
-            crashes: row.solo_crashes,
+            worker_deaths: row.worker_deaths,
+            solo_crashes: row.solo_crashes,
             worker: claim.map(|((worker, _), _)| *worker).or(row.worker),
             started_at: claim.map(|(_, claim)| claim.claimed_at).or(row.started_at),
             deadline_at: row.new.deadline_at,
             parent: row.new.parent,
-            place: self.place(id),
+            position: self.place(id),
             tags: row.new.tags.clone(),
             options: row.new.options.clone(),
             settings: row.new.settings.clone(),
-            spent: row.retry_counts.clone(),
+            retry_counts: row.retry_counts.clone(),
             input: row.new.input.clone(),
             data: row.data.clone(),
             wait: row.wait.clone(),
-            until: row.wait_until,
-            pending: row.pending_children,
+            wait_until: row.wait_until,
+            pending_children: row.pending_children,
             unwind: row.unwind.clone(),
             fault: None,
             output: row.output.clone(),
@@ -117,7 +117,7 @@ impl Inner {
         let view = |(id, worker): (&WorkerId, &Worker)| WorkerView {
             id: *id,
             name: worker.name.clone(),
-            beacon: worker.liveness_file.clone(),
+            liveness_file: worker.liveness_file.clone(),
             alive: worker.lease.status == WorkerStatus::Alive,
             lease_until: worker.lease.until,
             claims: claims(id),
@@ -136,13 +136,18 @@ impl Inner {
         let newest = self.jobs.values().rev().filter(|row| row.new.kind.kind == kind).take(limit);
         let mut counts: BTreeMap<(i32, String, Option<String>, String), u64> = BTreeMap::new();
         for row in newest {
-            for Transition { stage, next, how, .. } in &row.transitions {
+            for Transition { stage, next, outcome: how, .. } in &row.transitions {
                 let key = (row.new.kind.version, stage.clone(), next.clone(), how.clone());
                 *counts.entry(key).or_default() += 1;
             }
         }
-        let count =
-            |((version, stage, next, how), times)| TransitionCount { version, stage, next, how, times };
+        let count = |((version, stage, next, how), times)| TransitionCount {
+            version,
+            stage,
+            next,
+            outcome: how,
+            times,
+        };
         counts.into_iter().map(count).collect()
     }
 }

@@ -27,7 +27,7 @@ impl Inner {
             let claim = self.claims.remove(&number).expect("listed above");
             for pair in &claim.jobs {
                 if self.is_claimed(*pair) {
-                    self.return_job(now, pair.0, number.0, &claim, request.crashes, &mut report);
+                    self.return_job(now, pair.0, number.0, &claim, request.max_crashes, &mut report);
                 }
             }
         }

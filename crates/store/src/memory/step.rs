@@ -25,7 +25,8 @@ impl Row {
         if let Some(stage) = step.from_stage.clone() {
             let next = self.stage.clone().filter(|_| !change.outcome.ends());
             let how = change.outcome.name().to_owned();
-            let transition = Transition { rev: self.rev, stage, next, how, at: now, worker: change.worker };
+            let transition =
+                Transition { rev: self.rev, stage, next, outcome: how, at: now, worker: change.worker };
             self.transitions.push(transition);
         }
         self.inbox.retain(|signal| !step.consumed.contains(&signal.number));
@@ -51,7 +52,7 @@ impl Row {
         (self.worker_deaths, self.solo_crashes, self.suspect) = (0, 0, false);
         // A halted job yields to others, and that is no step.
         let continues = change.outcome == Outcome::Next && self.hold != Hold::ToHold;
-        let step = change.step.as_deref();
+        let step = change.writes.as_deref();
         let Some(unchanged) = change.stage_unchanged() else {
             self.steps_since_wait += u32::from(continues);
             return;

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::{
-    AsideSignal, CancelHold, Holds, LimitView, QueueView, RateHold, SerialHold, SerialView, Waiting,
+    CancelHold, Holds, LimitView, QueueView, RateHold, SerialHold, SerialView, UnreadableSignalView, Waiting,
 };
 
 /// How many jobs before a job are counted at most.
@@ -124,15 +124,15 @@ impl Inner {
 impl Row {
     /// What a parked job waits for, and what of it has arrived.
     fn waiting(&self) -> Option<Waiting> {
-        let what = self.wait.clone().filter(|_| self.parked)?;
+        let condition = self.wait.clone().filter(|_| self.parked)?;
         let arrived: BTreeSet<String> = self.readable_signals().map(|signal| signal.name.clone()).collect();
-        let unreadable = self.inbox.iter().filter_map(AsideSignal::of);
+        let unreadable = self.inbox.iter().filter_map(UnreadableSignalView::of);
         Some(Waiting {
-            what,
-            until: self.wait_until,
+            condition,
+            wait_until: self.wait_until,
             arrived: arrived.into_iter().collect(),
-            pending: self.pending_children,
-            aside: unreadable.take(columns::UNREADABLE_SHOWN as usize).collect(),
+            pending_children: self.pending_children,
+            unreadable: unreadable.take(columns::UNREADABLE_SHOWN as usize).collect(),
         })
     }
 }

@@ -37,7 +37,7 @@ type Sealed = HashMap<(JobId, BranchNo), bool>;
 
 /// Whether a change does anything to branches of its job, or to the block that its job is.
 pub(super) fn updates_branches(change: &Change) -> bool {
-    change.step.as_ref().is_some_and(|step| {
+    change.writes.as_ref().is_some_and(|step| {
         let spawns = || step.children.iter().any(|child| child.branch_position.is_some());
         !step.branches.is_empty() || step.accounts_for_items() || spawns()
     })
@@ -47,7 +47,7 @@ pub(super) fn updates_branches(change: &Change) -> bool {
 fn branches_of<'a>(changes: impl Iterator<Item = &'a Change>) -> Vec<BranchKey> {
     let mut keys = Vec::new();
     for change in changes {
-        let numbers = change.step.as_ref().map(|step| step.named_branches()).unwrap_or_default();
+        let numbers = change.writes.as_ref().map(|step| step.named_branches()).unwrap_or_default();
         keys.extend(numbers.into_iter().map(|number| (change.job.0, number.0)));
     }
     keys.sort_unstable();
@@ -90,7 +90,7 @@ pub(super) async fn apply(
 ) -> Result<(), PgError> {
     for change in changes {
         let is_sealed = |number| sealed.get(&(change.job, number)).copied();
-        if let Some(why) = change.step.as_ref().and_then(|step| step.branch_refusal(is_sealed)) {
+        if let Some(why) = change.writes.as_ref().and_then(|step| step.branch_refusal(is_sealed)) {
             return Err(Error::Refused(why).into());
         }
     }
@@ -141,7 +141,7 @@ impl<'a> BranchWrites<'a> {
     fn of(changes: &[&'a Change], unordered: bool) -> BranchWrites<'a> {
         let mut writes = BranchWrites::default();
         for change in changes {
-            if let Some(step) = change.step.as_deref() {
+            if let Some(step) = change.writes.as_deref() {
                 writes.add(change, step, unordered);
             }
         }

@@ -77,7 +77,7 @@ pub(super) struct Steps<'a> {
 
 impl<'a> Steps<'a> {
     pub(super) fn new(changes: &[&'a Change]) -> Steps<'a> {
-        let step = |change: &&'a Change| -> Option<&'a StepWrites> { change.step.as_deref() };
+        let step = |change: &&'a Change| -> Option<&'a StepWrites> { change.writes.as_deref() };
         let data = |change: &&'a Change| -> Option<&'a Payload> {
             step(change)?.stage.as_ref().map(|(_, data)| data)
         };

@@ -7,12 +7,12 @@ use super::{
     Postgres, SPAN, branch::read_counts, change_params::Param, conn::Conn, inspect::payload, poll::PAGE, sql,
 };
 use crate::{
-    Branch, BranchChild, BranchChildFilter, ChildEnd, ChildPlace, ChildStates, Error, JobEnd, Summary,
+    Branch, BranchChild, BranchChildFilter, ChildEnd, ChildPosition, ChildStates, Error, JobEnd, Summary,
     columns::{self, CANCELLED, DONE, FAILED, LIVE},
 };
 
 /// Reads the position of a job in a branch, from six columns.
-pub(super) fn read_place(row: &Row, from: usize) -> Option<ChildPlace> {
+pub(super) fn read_place(row: &Row, from: usize) -> Option<ChildPosition> {
     let branch = BranchNo(row.get::<_, Option<i64>>(from)?);
     let name = row.get::<_, Option<String>>(from + 4)?;
     let mut spawns = columns::spawns(row.get(from + 5));
@@ -20,7 +20,7 @@ pub(super) fn read_place(row: &Row, from: usize) -> Option<ChildPlace> {
     let spawn = spawn.filter(|spawn| *spawn < spawns.len()).map(|spawn| spawns.swap_remove(spawn));
     let item = row.get::<_, Option<String>>(from + 2).unwrap_or_default();
     let items = row.get::<_, i32>(from + 3) as u32;
-    Some(ChildPlace { branch, name, spawn: spawn.unwrap_or_default(), item, items })
+    Some(ChildPosition { branch, name, spawn: spawn.unwrap_or_default(), item, items })
 }
 
 impl Postgres {
@@ -78,7 +78,7 @@ impl Postgres {
             spawned: row.get(7),
             counts: read_counts(row, 14),
             watch: columns::watch(row.get(8)),
-            goal: row.get(9),
+            merge_record: row.get(9),
             opened_at: Time(row.get(10)),
             merged_at: row.get::<_, Option<i64>>(11).map(Time),
             poll: columns::poll(row.get(12), row.get::<_, Option<i64>>(13).map(Time)),
@@ -90,11 +90,11 @@ impl Postgres {
         &self,
         filter: &BranchChildFilter,
     ) -> Result<Vec<BranchChild>, Error> {
-        let states: Option<&[i16]> = match filter.only {
+        let states: Option<&[i16]> = match filter.states {
             ChildStates::All => None,
             ChildStates::Live => Some(&[LIVE]),
             ChildStates::Ended => Some(&[DONE, FAILED, CANCELLED]),
-            ChildStates::Bad => return self.read_unsuccessful(filter).await,
+            ChildStates::Unsuccessful => return self.read_unsuccessful(filter).await,
         };
         let conn = self.conn().await?;
         let mut children = Vec::new();

@@ -54,7 +54,7 @@ pub(super) async fn refusal(
     if let Err(invalid) = store.shared.options.limits.check_change(change) {
         return Ok(Some(invalid.to_string()));
     }
-    let Some(step) = &change.step else { return Ok(None) };
+    let Some(step) = &change.writes else { return Ok(None) };
     for jobs in [&step.children, &step.promoted].into_iter().filter(|jobs| !jobs.is_empty()) {
         match Names::of(store, jobs).await.map_err(Error::from) {
             Ok(known) => names.extend(known),

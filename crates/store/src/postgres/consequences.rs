@@ -307,7 +307,7 @@ async fn spawn_children(
     // Jobs that replace items of a block were counted as spawned before.
     let mut spawned: Vec<bool> = Vec::new();
     for change in changes {
-        let Some(step) = &change.step else { continue };
+        let Some(step) = &change.writes else { continue };
         let attempted = step.attempted_jobs();
         let is_inserted =
             |job: &NewJob| attempted.contains(&job.id) || (unordered && branch_update::is_plain_child(job));

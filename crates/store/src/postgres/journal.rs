@@ -24,8 +24,8 @@ use crate::{Error, columns};
 pub(super) struct Entries<'a> {
     job: Vec<Uuid>,
     seq: Vec<i32>,
-    op: Vec<i16>,
-    mark: Vec<i16>,
+    call_kind: Vec<i16>,
+    event: Vec<i16>,
     name: Vec<&'a str>,
     key: Vec<Option<&'a str>>,
     line: Vec<Option<&'a str>>,
@@ -38,11 +38,11 @@ impl<'a> Entries<'a> {
     pub(super) fn new(changes: &[&'a Change]) -> Entries<'a> {
         let mut entries = Entries::default();
         for change in changes {
-            for entry in change.step.iter().flat_map(|step| &step.entries) {
+            for entry in change.writes.iter().flat_map(|step| &step.entries) {
                 entries.job.push(change.job.0);
                 entries.seq.push(entry.seq);
-                entries.op.push(entry.op.number());
-                entries.mark.push(entry.mark.number());
+                entries.call_kind.push(entry.call_kind.number());
+                entries.event.push(entry.event.number());
                 entries.name.push(&entry.name);
                 entries.key.push(entry.key.as_deref());
                 entries.line.push(entry.line.as_deref());
@@ -58,8 +58,8 @@ impl<'a> Entries<'a> {
         [
             &self.job,
             &self.seq,
-            &self.op,
-            &self.mark,
+            &self.call_kind,
+            &self.event,
             &self.name,
             &self.key,
             &self.line,
@@ -72,7 +72,7 @@ impl<'a> Entries<'a> {
 
 /// The only entry of a step that does nothing but add it.
 pub(super) fn only_entry(change: &Change) -> Option<&JournalEntry> {
-    let step = change.step.as_deref()?;
+    let step = change.writes.as_deref()?;
     let plain =
         step.from_stage.is_none() && step.stage.is_none() && step.consumed.is_empty() && !step.partial;
     match step.entries.as_slice() {
@@ -120,7 +120,7 @@ impl<'a> JournalWrites<'a> {
     pub(super) fn of(changes: impl Iterator<Item = &'a Change>) -> JournalWrites<'a> {
         let mut writes = JournalWrites::default();
         for change in changes {
-            if let Some(step) = change.step.as_deref() {
+            if let Some(step) = change.writes.as_deref() {
                 writes.push(change, step);
             }
         }
@@ -259,7 +259,7 @@ const COLUMNS: &[Type] = &[
 fn copy_sql(id: JobId, after: i32, limit: usize) -> String {
     let (job, limit) = (id.0, i64::try_from(limit).unwrap_or(i64::MAX));
     format!(
-        "copy (select seq, op, mark, name, key, source_line, at, codec, payload from journal where job = '{job}' and seq > {after} \
+        "copy (select seq, call_kind, event, name, key, source_line, at, codec, payload from journal where job = '{job}' and seq > {after} \
          order by seq limit {limit}) to stdout (format binary)"
     )
 }
@@ -268,8 +268,8 @@ fn copy_sql(id: JobId, after: i32, limit: usize) -> String {
 fn entry(row: &BinaryCopyOutRow) -> Result<JournalEntry, Error> {
     Ok(JournalEntry {
         seq: row.get(0),
-        op: op(row.get(1))?,
-        mark: mark(row.get(2))?,
+        call_kind: call_kind(row.get(1))?,
+        event: event(row.get(2))?,
         name: row.get(3),
         key: row.get(4),
         line: row.get(5),
@@ -278,12 +278,12 @@ fn entry(row: &BinaryCopyOutRow) -> Result<JournalEntry, Error> {
     })
 }
 
-fn op(number: i16) -> Result<CallKind, Error> {
+fn call_kind(number: i16) -> Result<CallKind, Error> {
     CallKind::from_number(number).ok_or_else(|| unknown("the call", number))
 }
 
-fn mark(number: i16) -> Result<CallEvent, Error> {
-    CallEvent::from_number(number).ok_or_else(|| unknown("the mark", number))
+fn event(number: i16) -> Result<CallEvent, Error> {
+    CallEvent::from_number(number).ok_or_else(|| unknown("the event", number))
 }
 
 fn unknown(what: &str, number: i16) -> Error {
@@ -293,7 +293,7 @@ fn unknown(what: &str, number: i16) -> Error {
 /// Reads all entries of a short journal, which is one row of arrays: many small rows would take twice as long.
 fn entries(row: &Row) -> Result<Vec<JournalEntry>, Error> {
     let Some(seqs) = row.get::<_, Option<Vec<i32>>>(0) else { return Ok(Vec::new()) };
-    let (ops, marks) = (row.get::<_, Vec<i16>>(1), row.get::<_, Vec<i16>>(2));
+    let (call_kinds, events) = (row.get::<_, Vec<i16>>(1), row.get::<_, Vec<i16>>(2));
     let mut names = row.get::<_, Vec<String>>(3).into_iter();
     let mut keys = row.get::<_, Vec<Option<String>>>(4).into_iter();
     let mut lines = row.get::<_, Vec<Option<String>>>(5).into_iter();
@@ -302,8 +302,8 @@ fn entries(row: &Row) -> Result<Vec<JournalEntry>, Error> {
     let entry = |(index, seq): (usize, i32)| {
         Ok(JournalEntry {
             seq,
-            op: op(ops[index])?,
-            mark: mark(marks[index])?,
+            call_kind: call_kind(call_kinds[index])?,
+            event: event(events[index])?,
             name: names.next().unwrap_or_default(),
             key: keys.next().flatten(),
             line: lines.next().flatten(),

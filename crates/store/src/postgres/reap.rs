@@ -59,7 +59,7 @@ async fn reap_in(tx: &Tx<'_>, now: Now, request: &ReapRequest) -> Result<ReapRep
         }
     }
     if !claims.is_empty() {
-        return_jobs(tx, now, &claims, request.crashes, &mut report).await?;
+        return_jobs(tx, now, &claims, request.max_crashes, &mut report).await?;
     }
     let rows = tx.query(sql::reap::RETIRE_DEAD, &[]).await?;
     report.more = rows.first().is_some_and(|row| row.get(0));

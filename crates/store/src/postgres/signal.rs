@@ -15,7 +15,7 @@ use super::{
     tx::Tx,
     wait::{self, LOCK_JOBS, WAKE, Woken},
 };
-use crate::{AsideSignal, ControlOutcome, Error, Now, SignalOutcome, columns, control::outcome};
+use crate::{ControlOutcome, Error, Now, SignalOutcome, UnreadableSignalView, columns, control::outcome};
 
 pub(super) async fn signal(
     store: &Postgres,
@@ -133,9 +133,9 @@ fn outcomes(signals: &[(JobId, &NewSignal)], rows: &[Row], woken: &Woken) -> Vec
 }
 
 /// Reads the unreadable signals of a job, as many as people are shown.
-pub(super) async fn unreadable_signals(conn: &Conn, id: JobId) -> Result<Vec<AsideSignal>, PgError> {
+pub(super) async fn unreadable_signals(conn: &Conn, id: JobId) -> Result<Vec<UnreadableSignalView>, PgError> {
     let rows = conn.query(sql::inspect::UNREADABLE_SIGNALS, &[&id.0, &columns::UNREADABLE_SHOWN]).await?;
-    let signal = |row: &Row| AsideSignal {
+    let signal = |row: &Row| UnreadableSignalView {
         number: row.get(0),
         name: row.get(1),
         at: Time(row.get(2)),

@@ -91,7 +91,7 @@ impl ChangeKind {
     ];
 
     fn of(change: &Change) -> ChangeKind {
-        let size = || change.step.as_deref().map_or(StepSize::Nothing, StepSize::of);
+        let size = || change.writes.as_deref().map_or(StepSize::Nothing, StepSize::of);
         match &change.outcome {
             Outcome::Done(_) => match size() {
                 StepSize::Nothing => ChangeKind::Done,
@@ -206,7 +206,7 @@ impl<'a> SingleStep<'a> {
         let plain = |step: &StepWrites| {
             step.consumed.is_empty() && step.entries.is_empty() && !step.has_undo && !step.partial
         };
-        change.step.as_deref().is_none_or(plain).then_some(SingleStep::Stage(change))
+        change.writes.as_deref().is_none_or(plain).then_some(SingleStep::Stage(change))
     }
 
     fn change(&self) -> &'a Change {
@@ -244,7 +244,7 @@ async fn write_stage(
     sql: &'static str,
     change: &Change,
 ) -> Result<Vec<Row>, PgError> {
-    let step = change.step.as_deref();
+    let step = change.writes.as_deref();
     let stage = step.and_then(|step| step.stage.as_ref());
     let params: [Param<'_>; 12] = [
         &micros(now),
@@ -270,7 +270,7 @@ async fn write_entry(
     change: &Change,
     entry: &JournalEntry,
 ) -> Result<Vec<Row>, PgError> {
-    let step = change.step.as_deref();
+    let step = change.writes.as_deref();
     let params: [Param<'_>; 18] = [
         &micros(now),
         &change.job.0,
@@ -282,8 +282,8 @@ async fn write_entry(
         &step.is_some_and(|step| step.unchanged),
         &step.is_some_and(|step| step.has_undo),
         &entry.seq,
-        &entry.op.number(),
-        &entry.mark.number(),
+        &entry.call_kind.number(),
+        &entry.event.number(),
         &entry.name,
         &entry.key,
         &entry.line,
@@ -320,7 +320,7 @@ impl<'a> ChangeBatches<'a> {
         self.counts = match self.batches.as_slice() {
             [(ChangeKind::Done | ChangeKind::DoneJournal, changes)] => !changes
                 .iter()
-                .any(|change| change.step.as_ref().is_some_and(|step| step.accounts_for_items())),
+                .any(|change| change.writes.as_ref().is_some_and(|step| step.accounts_for_items())),
             _ => false,
         };
         self.counts

@@ -68,7 +68,7 @@ pub(super) async fn cancel_replaced_parent(
     change: &Change,
     names: &Names,
 ) -> Result<(), PgError> {
-    let Some(step) = change.step.as_deref() else { return Ok(()) };
+    let Some(step) = change.writes.as_deref() else { return Ok(()) };
     for job in step.promoted.iter().chain(&step.children) {
         let Some(Unique { key, conflict: Conflict::CancelAndReplace, .. }) = job.settings.unique.as_deref()
         else {

@@ -68,13 +68,13 @@ impl Postgres {
                 RateHold { limit: (!lifted).then_some(limit), name, weight, affordable_at }
             });
         }
-        if let Some(what) = columns::Decoder::default().wait(row.get(22)) {
+        if let Some(condition) = columns::Decoder::default().wait(row.get(22)) {
             let mut arrived: Vec<String> = row.get::<_, Option<Vec<String>>>(25).unwrap_or_default();
             arrived.sort_unstable();
-            let until = row.get::<_, Option<i64>>(23).map(Time);
-            let (pending, aside) =
+            let wait_until = row.get::<_, Option<i64>>(23).map(Time);
+            let (pending_children, unreadable) =
                 (row.get::<_, i32>(24).max(0) as u32, unreadable_signals(&conn, id).await?);
-            holds.waiting = Some(Waiting { what, until, arrived, pending, aside });
+            holds.waiting = Some(Waiting { condition, wait_until, arrived, pending_children, unreadable });
         }
         Ok(Some(holds))
     }
@@ -187,7 +187,7 @@ impl Postgres {
             rev: Rev(row.get(0)),
             stage: row.get(1),
             next: row.get(2),
-            how: row.get(3),
+            outcome: row.get(3),
             at: Time(row.get(4)),
             worker: WorkerId(row.get(5)),
         };
@@ -205,7 +205,7 @@ impl Postgres {
             version: row.get(0),
             stage: row.get(1),
             next: row.get(2),
-            how: row.get(3),
+            outcome: row.get(3),
             times: row.get::<_, i64>(4) as u64,
         };
         let mut counts: Vec<TransitionCount> = rows.iter().map(count).collect();

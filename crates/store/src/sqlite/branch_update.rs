@@ -126,7 +126,7 @@ impl Tx<'_> {
         else {
             return Ok(());
         };
-        let step = change.step.as_deref();
+        let step = change.writes.as_deref();
         if let Some(step) = step.filter(|step| step.accounts_for_items()) {
             let params = params![change.job.as_bytes(), step.items, step.promoted_items()];
             self.execute(sql::branches::COUNT_ITEMS, params)?;

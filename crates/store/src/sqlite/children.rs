@@ -11,7 +11,7 @@ use super::{
     views::row_limit,
 };
 use crate::{
-    Branch, BranchChild, BranchChildFilter, ChildEnd, ChildPlace, ChildStates, Error, JobEnd, Summary,
+    Branch, BranchChild, BranchChildFilter, ChildEnd, ChildPosition, ChildStates, Error, JobEnd, Summary,
     columns::{self, CANCELLED, FAILED},
 };
 
@@ -31,7 +31,7 @@ pub(super) fn branches(tx: &Tx<'_>, job: JobId) -> Result<Vec<Branch>, Error> {
             spawned: row.get(8)?,
             counts: read_counts(row, 9)?,
             watch: columns::watch(row.get::<_, Option<String>>(13)?.as_deref()),
-            goal: row.get(14)?,
+            merge_record: row.get(14)?,
             opened_at: Time(row.get(15)?),
             merged_at: row.get::<_, Option<i64>>(6)?.map(Time),
             poll: columns::poll(row.get::<_, Option<String>>(16)?.as_deref(), poll_at),
@@ -40,11 +40,11 @@ pub(super) fn branches(tx: &Tx<'_>, job: JobId) -> Result<Vec<Branch>, Error> {
 }
 
 /// The position of a job in a branch of its parent.
-pub(super) fn place(tx: &Tx<'_>, id: JobId) -> Result<Option<ChildPlace>, Error> {
+pub(super) fn place(tx: &Tx<'_>, id: JobId) -> Result<Option<ChildPosition>, Error> {
     tx.query_one(sql::children::CHILD_PLACE, [id.as_bytes()], |row| {
         let spawns = columns::spawns(row.get::<_, Option<String>>(2)?.as_deref());
         let spawn = usize::try_from(row.get::<_, i64>(3)?).ok().and_then(|spawn| spawns.get(spawn));
-        Ok(ChildPlace {
+        Ok(ChildPosition {
             branch: BranchNo(row.get(0)?),
             name: row.get(1)?,
             spawn: spawn.cloned().unwrap_or_default(),
@@ -55,11 +55,11 @@ pub(super) fn place(tx: &Tx<'_>, id: JobId) -> Result<Option<ChildPlace>, Error>
 }
 
 pub(super) fn branch_children(tx: &Tx<'_>, filter: &BranchChildFilter) -> Result<Vec<BranchChild>, Error> {
-    let live = match filter.only {
+    let live = match filter.states {
         ChildStates::All => None,
         ChildStates::Live => Some(true),
         ChildStates::Ended => Some(false),
-        ChildStates::Bad => return unsuccessful(tx, filter),
+        ChildStates::Unsuccessful => return unsuccessful(tx, filter),
     };
     page(tx, sql::children::BRANCH_CHILDREN, filter, live.map(i16::from))
 }

@@ -67,7 +67,7 @@ pub(super) fn apply(
             .unwrap_or(CommitOutcome::Fenced));
     }
     let has_dependents = change.outcome.ends() && (change.is_serial || change.parent.is_some());
-    let step = change.step.as_deref();
+    let step = change.writes.as_deref();
     let submits_jobs =
         step.is_some_and(|step| !step.children.is_empty() || branch_update::updates_branches(step));
     let starts_unwind = step.is_some_and(|step| step.unwind.is_some());
@@ -134,7 +134,7 @@ pub(super) fn apply(
 
 /// Submits the children of a step, and counts those of branches.
 fn spawn_children(tx: &Tx<'_>, now: Time, change: &Change, buckets: &Buckets) -> Result<(), Error> {
-    let Some(step) = &change.step else { return Ok(()) };
+    let Some(step) = &change.writes else { return Ok(()) };
     let children: Vec<NewJob> = step.children.iter().map(|job| change.child(job)).collect();
     if change.outcome.progresses() && step.stage.is_some() {
         let params = params![change.job.as_bytes(), change.rev.0 + 1];

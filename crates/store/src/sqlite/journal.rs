@@ -32,8 +32,8 @@ pub(super) fn add(tx: &Tx<'_>, job: JobId, entry: &JournalEntry) -> Result<(), E
     let params = params![
         job.as_bytes(),
         entry.seq,
-        entry.op.number(),
-        entry.mark.number(),
+        entry.call_kind.number(),
+        entry.event.number(),
         entry.name,
         entry.key,
         entry.line,
@@ -64,12 +64,13 @@ pub(super) fn read(
 }
 
 fn entry(row: &Row<'_>) -> Result<JournalEntry, Error> {
-    let (op, mark) = (row.get(1)?, row.get(2)?);
-    let unknown = || Error::Fault(format!("an entry of a journal has op {op} and mark {mark}"));
+    let (call_kind, event) = (row.get(1)?, row.get(2)?);
+    let unknown =
+        || Error::Fault(format!("an entry of a journal has call_kind {call_kind} and event {event}"));
     Ok(JournalEntry {
         seq: row.get(0)?,
-        op: CallKind::from_number(op).ok_or_else(unknown)?,
-        mark: CallEvent::from_number(mark).ok_or_else(unknown)?,
+        call_kind: CallKind::from_number(call_kind).ok_or_else(unknown)?,
+        event: CallEvent::from_number(event).ok_or_else(unknown)?,
         name: row.get(3)?,
         key: row.get(4)?,
         line: row.get(5)?,

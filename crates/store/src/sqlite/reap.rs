@@ -53,7 +53,7 @@ pub(super) fn reap(tx: &Tx<'_>, now: Now, request: &ReapRequest) -> Result<ReapR
     };
     for claim in claims {
         for (id, epoch) in unpack(&claim.jobs)? {
-            return_job(tx, now, &claim, id, epoch, request.crashes, &mut reaped)?;
+            return_job(tx, now, &claim, id, epoch, request.max_crashes, &mut reaped)?;
         }
         tx.execute(sql::claim::REMOVE, [claim.worker.0, claim.number])?;
     }

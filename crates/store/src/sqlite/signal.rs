@@ -8,7 +8,7 @@ use windlass_model::{
 
 use super::{Sqlite, job_actions::JobRow, serial::Placement, sql, tx::Tx};
 use crate::{
-    AsideSignal, ControlOutcome, Error, Now, SignalOutcome,
+    ControlOutcome, Error, Now, SignalOutcome, UnreadableSignalView,
     columns::{self, LIVE},
     control::outcome,
 };
@@ -193,9 +193,14 @@ pub(super) fn read(row: &Row<'_>) -> rusqlite::Result<Signal> {
 }
 
 /// The unreadable signals of a job, as many as people are shown.
-pub(super) fn unreadable_signals(tx: &Tx<'_>, id: &[u8]) -> Result<Vec<AsideSignal>, Error> {
+pub(super) fn unreadable_signals(tx: &Tx<'_>, id: &[u8]) -> Result<Vec<UnreadableSignalView>, Error> {
     tx.query_all(sql::inspect::UNREADABLE_SIGNALS, params![id, columns::UNREADABLE_SHOWN], |row| {
-        Ok(AsideSignal { number: row.get(0)?, name: row.get(1)?, at: Time(row.get(2)?), why: row.get(3)? })
+        Ok(UnreadableSignalView {
+            number: row.get(0)?,
+            name: row.get(1)?,
+            at: Time(row.get(2)?),
+            why: row.get(3)?,
+        })
     })
 }
 

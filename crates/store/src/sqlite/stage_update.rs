@@ -85,7 +85,7 @@ impl<'a> Stage<'a> {
 
     /// The stage that a change leads to; nothing if it leaves the stage as it is.
     pub(super) fn after(change: &'a Change) -> Stage<'a> {
-        let stage = change.step.as_ref().and_then(|step| step.stage.as_ref());
+        let stage = change.writes.as_ref().and_then(|step| step.stage.as_ref());
         stage.map(|(name, data)| Stage::of(name, data)).unwrap_or_default()
     }
 }

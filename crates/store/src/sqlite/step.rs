@@ -238,7 +238,7 @@ fn finish_end(tx: &Tx<'_>, now: Time, change: &Change, applied: bool) -> Result<
 
 /// Writes the data of a step that was written. External data of an earlier stage is deleted only if `is_known`.
 fn write_stage_data(tx: &Tx<'_>, change: &Change, is_known: bool) -> Result<(), Error> {
-    match change.step.as_ref().and_then(|step| step.stage.as_ref()) {
+    match change.writes.as_ref().and_then(|step| step.stage.as_ref()) {
         Some((_, data)) if is_known || data.bytes.len() > INLINE_LIMIT => write_data(tx, change.job, data),
         _ => Ok(()),
     }
@@ -246,7 +246,7 @@ fn write_stage_data(tx: &Tx<'_>, change: &Change, is_known: bool) -> Result<(), 
 
 /// Writes the stage with an outcome that makes no progress.
 fn set_stage(tx: &Tx<'_>, change: &Change) -> Result<(), Error> {
-    let Some((name, data)) = change.step.as_ref().and_then(|step| step.stage.as_ref()) else {
+    let Some((name, data)) = change.writes.as_ref().and_then(|step| step.stage.as_ref()) else {
         return Ok(());
     };
     let stage = Stage::of(name, data);
@@ -258,14 +258,14 @@ fn set_stage(tx: &Tx<'_>, change: &Change) -> Result<(), Error> {
 /// What a change says about undoing: whether there is something to undo from now on, and how the job ends after that;
 /// `None` leaves the column as it is.
 fn undo_columns(change: &Change) -> (Option<bool>, Option<String>) {
-    let step = change.step.as_deref();
+    let step = change.writes.as_deref();
     let unwind = step.and_then(|step| step.unwind.as_deref());
     (step.filter(|step| step.has_undo).map(|_| true), unwind.map(columns::unwind_text))
 }
 
 /// Records the transition, deletes consumed signals, marks unreadable ones, and writes to the journal.
 fn write_step(tx: &Tx<'_>, now: Time, change: &Change) -> Result<(), Error> {
-    let Some(step) = &change.step else { return Ok(()) };
+    let Some(step) = &change.writes else { return Ok(()) };
     let id = change.job.as_bytes();
     if let Some(from_stage) = &step.from_stage {
         let next = step.stage.as_ref().map(|(stage, _)| stage);

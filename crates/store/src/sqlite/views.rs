@@ -136,13 +136,13 @@ pub(super) fn waiting(tx: &Tx<'_>, placement: &Placement) -> Result<Option<Waiti
         let wait = row.get::<_, Option<String>>(0)?;
         Ok((wait, row.get::<_, Option<i64>>(1)?, row.get(2)?))
     })?;
-    let Some((wait, until, pending)) = found else { return Ok(None) };
-    let Some(what) = columns::Decoder::default().wait(wait.as_deref()) else { return Ok(None) };
+    let Some((wait, wait_until, pending_children)) = found else { return Ok(None) };
+    let Some(condition) = columns::Decoder::default().wait(wait.as_deref()) else { return Ok(None) };
     let mut arrived: Vec<String> = tx.query_all(sql::signals::INBOX_NAMES, [id], |row| row.get(0))?;
     arrived.sort_unstable();
     arrived.dedup();
-    let (until, aside) = (until.map(Time), signal::unreadable_signals(tx, id)?);
-    Ok(Some(Waiting { what, until, arrived, pending, aside }))
+    let (wait_until, unreadable) = (wait_until.map(Time), signal::unreadable_signals(tx, id)?);
+    Ok(Some(Waiting { condition, wait_until, arrived, pending_children, unreadable }))
 }
 
 pub(super) fn inbox(tx: &Tx<'_>, id: JobId, limit: usize) -> Result<Vec<Signal>, Error> {
@@ -163,7 +163,7 @@ pub(super) fn transitions(
             rev: Rev(row.get(0)?),
             stage: row.get(1)?,
             next: row.get(2)?,
-            how: row.get(3)?,
+            outcome: row.get(3)?,
             at: Time(row.get(4)?),
             worker: WorkerId(row.get(5)?),
         })
@@ -180,7 +180,7 @@ pub(super) fn transition_counts(
             version: row.get(0)?,
             stage: row.get(1)?,
             next: row.get(2)?,
-            how: row.get(3)?,
+            outcome: row.get(3)?,
             times: row.get::<_, i64>(4)? as u64,
         })
     })

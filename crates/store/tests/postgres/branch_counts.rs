@@ -191,8 +191,13 @@ async fn children_that_end_at_once_are_counted_once_each() {
     }
     let seen = branch(&store).await;
     assert_eq!((seen.counts.started, seen.counts.ended()), (200, 200));
-    let filter =
-        BranchChildFilter { job: id(1), branch: NO, only: ChildStates::Bad, after: None, limit: 1_000 };
+    let filter = BranchChildFilter {
+        job: id(1),
+        branch: NO,
+        states: ChildStates::Unsuccessful,
+        after: None,
+        limit: 1_000,
+    };
     let unsuccessful = store.inspect().branch_children(&filter).await.expect("children");
     assert_eq!(seen.counts.unsuccessful(), unsuccessful.len() as i64);
     assert_eq!(inbox(&store, 1).await, ["7"]);
@@ -375,7 +380,7 @@ async fn live_children_are_found_after_many_that_ended() {
     let store = open_fresh().await;
     let (me, held) = spawned(&store, 2_000, children(10, 2_000)).await;
     store.commit(at(3), &ends(me, &held[..1_950])).await.expect("commit");
-    let filter = |only, after| BranchChildFilter { job: id(1), branch: NO, only, after, limit: 20 };
+    let filter = |states, after| BranchChildFilter { job: id(1), branch: NO, states, after, limit: 20 };
     let (live, sent) =
         count_statements!(store, store.inspect().branch_children(&filter(ChildStates::Live, None)));
     let ids = |from: u32, count: u32| (from..from + count).map(id).collect::<Vec<_>>();
@@ -393,7 +398,7 @@ async fn live_children_are_found_after_many_that_ended() {
     assert_eq!((ids_of(&ended), sent), (ids(10, 20), 1));
     store.commit(at(4), &[change(me, &held[1_999], failed(Reason::Stopped))]).await.expect("commit");
     let (unsuccessful, sent) =
-        count_statements!(store, store.inspect().branch_children(&filter(ChildStates::Bad, None)));
+        count_statements!(store, store.inspect().branch_children(&filter(ChildStates::Unsuccessful, None)));
     assert_eq!((ids_of(&unsuccessful), sent), (ids(2_009, 1), 1));
 }
 

@@ -12,14 +12,14 @@ use super::open_fresh;
 fn step(holder: WorkerId, job: &ClaimedJob, outcome: Outcome) -> Change {
     let stage = Some(("After".to_owned(), payload("1")));
     let step = StepWrites { from_stage: Some("Before".into()), stage, ..StepWrites::default() };
-    Change { step: Some(Box::new(step)), ..change(holder, job, outcome) }
+    Change { writes: Some(Box::new(step)), ..change(holder, job, outcome) }
 }
 
 /// A step that spawns children and waits for their ends.
 fn spawn(holder: WorkerId, job: &ClaimedJob, children: Vec<NewJob>) -> Change {
     let condition = WaitCondition::Children { rev: windlass_model::Rev(job.rev.0 + 1) };
     let mut change = step(holder, job, Outcome::Wait(Wait { condition, timeout: None }));
-    change.step.as_mut().expect("it has one").children = children;
+    change.writes.as_mut().expect("it has one").children = children;
     change
 }
 
@@ -75,16 +75,19 @@ async fn children_are_spawned_and_counted_in_one_transaction_each() {
     let (holder, parent) = running_job(&store, 1).await;
     let (_, sent) = count_statements!(store, store.commit(at(1), &[spawn(holder, &parent, jobs(10, 100))]));
     assert!(sent <= 8, "begin, park, insert, count, enter, wake, commit; not {sent}");
-    assert_eq!((state(&store, id(1)).await, view(&store, id(1)).await.pending), (State::Waiting, 100));
+    assert_eq!(
+        (state(&store, id(1)).await, view(&store, id(1)).await.pending_children),
+        (State::Waiting, 100)
+    );
     let children = claim(&store, at(2), &claim_request(holder, 2, 100)).await;
     let ends = |part: &[ClaimedJob]| -> Vec<Change> {
         part.iter().map(|job| change(holder, job, done("x"))).collect()
     };
     let (_, sent) = count_statements!(store, store.commit(at(3), &ends(&children[..99])));
     assert_eq!(sent, 6, "begin, lock, end, count, wake, commit");
-    assert_eq!((state(&store, id(1)).await, view(&store, id(1)).await.pending), (State::Waiting, 1));
+    assert_eq!((state(&store, id(1)).await, view(&store, id(1)).await.pending_children), (State::Waiting, 1));
     store.commit(at(4), &ends(&children[98..])).await.expect("commit");
-    assert_eq!((state(&store, id(1)).await, view(&store, id(1)).await.pending), (State::Ready, 0));
+    assert_eq!((state(&store, id(1)).await, view(&store, id(1)).await.pending_children), (State::Ready, 0));
 }
 
 /// The second of the two sees what the first has written: no job is parked while the signal it waits for is in its inbox.
@@ -148,6 +151,6 @@ async fn a_parent_is_woken_once_by_children_that_end_at_once() {
     for task in tasks {
         task.await.expect("a task");
     }
-    assert_eq!((state(&store, id(1)).await, view(&store, id(1)).await.pending), (State::Ready, 0));
+    assert_eq!((state(&store, id(1)).await, view(&store, id(1)).await.pending_children), (State::Ready, 0));
     assert_eq!(claim(&store, at(61), &claim_request(holder, 3, 200)).await.len(), 1);
 }

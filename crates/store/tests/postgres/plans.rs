@@ -140,7 +140,7 @@ const MACHINES: &str = "
     insert into delivered_signals (job, name, dedup) select job, name, number::text from signals;
     insert into transitions (job, rev, stage, next, outcome, at, worker)
     select id, n, 'a', 'b', 'next', 0, 7 from jobs, generate_series(1, 3) n where parked = 1;
-    insert into journal (job, seq, op, mark, name, at, codec, payload)
+    insert into journal (job, seq, call_kind, event, name, at, codec, payload)
     select id, n, 1, 3, 'call', 0, 0, '1' from jobs, generate_series(1, 3) n where parked = 1;
     insert into context (job, name, codec, value) select id, 'name', 0, '1' from jobs where parked = 1";
 

@@ -87,8 +87,8 @@ impl Fixture {
 fn step_of(holder: WorkerId, job: &ClaimedJob, seq: i32) -> Change {
     let entry = JournalEntry {
         seq,
-        op: CallKind::Transaction,
-        mark: CallEvent::Done,
+        call_kind: CallKind::Transaction,
+        event: CallEvent::Done,
         name: "write".into(),
         key: None,
         line: None,
@@ -96,7 +96,7 @@ fn step_of(holder: WorkerId, job: &ClaimedJob, seq: i32) -> Change {
         payload: payload("1"),
     };
     let step = StepWrites { entries: vec![entry], ..StepWrites::default() };
-    Change { step: Some(Box::new(step)), ..change(holder, job, Outcome::Next) }
+    Change { writes: Some(Box::new(step)), ..change(holder, job, Outcome::Next) }
 }
 
 #[tokio::test]
@@ -123,7 +123,7 @@ async fn writes_and_change_are_committed_together_or_not_at_all() {
     let mut long = fixture.step(8);
     long.rev.0 += 1;
     let bytes = vec![0; store.limits().payload + 1];
-    long.step.as_mut().expect("has one").entries[0].payload = Payload { codec: 1, bytes };
+    long.writes.as_mut().expect("has one").entries[0].payload = Payload { codec: 1, bytes };
     let refused = store.transact(at(1), fixture.insert(2, Some(long))).await.expect("refused");
     assert!(matches!(refused, Some(CommitOutcome::Refused(_))), "{refused:?}");
     assert_eq!(fixture.rows_and_entries().await, (1, 1));
@@ -357,7 +357,7 @@ async fn a_transaction_writes_all_parts_of_a_change() {
     let store = &fixture.store;
     let mut change = fixture.step(1);
     change.outcome = wait_for_signal("go", None);
-    let step = change.step.as_mut().expect("has one");
+    let step = change.writes.as_mut().expect("has one");
     (step.children, step.signal_child_ends, step.has_undo) = (jobs(10, 3), true, true);
     step.context = vec![("name".into(), payload("1"))];
     let sets = work(move |tx| {

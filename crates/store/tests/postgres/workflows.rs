@@ -13,8 +13,8 @@ use super::open_fresh;
 fn entry(seq: i32) -> JournalEntry {
     JournalEntry {
         seq,
-        op: CallKind::Step,
-        mark: CallEvent::Done,
+        call_kind: CallKind::Step,
+        event: CallEvent::Done,
         name: "call".into(),
         key: Some("key".into()),
         line: Some("main.rs:7".into()),
@@ -146,7 +146,7 @@ async fn signalled_parent(store: &Handle, children: Vec<NewJob>) -> WorkerId {
         commit(store, 1, with_step(change(holder, &parent, waits), step)).await,
         CommitOutcome::Committed
     );
-    assert_eq!((state(store, id(1)).await, view(store, id(1)).await.pending), (State::Waiting, 0));
+    assert_eq!((state(store, id(1)).await, view(store, id(1)).await.pending_children), (State::Waiting, 0));
     holder
 }
 

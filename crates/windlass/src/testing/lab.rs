@@ -128,7 +128,8 @@ impl Lab {
         };
         *engine = None;
         if let Some(dead) = dead {
-            let request = ReapRequest { dead: vec![dead], lapsed: false, limit: 1_000, crashes: u16::MAX };
+            let request =
+                ReapRequest { dead: vec![dead], lapsed: false, limit: 1_000, max_crashes: u16::MAX };
             expect_store(self.store.reap(Some(self.now()), &request).await, &self.url);
         }
         let lifetime = Arc::new(Lifetime::default());
@@ -292,9 +293,9 @@ impl Lab {
                 text += &format!(
                     "    {:>4} {} {:?}{key} {}: {}\n",
                     entry.seq,
-                    entry.op,
+                    entry.call_kind,
                     entry.name,
-                    entry.mark,
+                    entry.event,
                     payload.chars().take(100).collect::<String>()
                 );
             }

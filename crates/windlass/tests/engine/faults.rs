@@ -179,7 +179,7 @@ async fn outcomes_of_a_long_outage_are_committed_afterwards(url: &str) {
     for job in jobs {
         one.result::<()>(job.id).await.expect("done by its first attempt");
         let seen = one.inspect().job(job.id).await.expect("read").expect("the job exists");
-        assert_eq!((seen.epoch.0, seen.deaths), (0, 0), "no worker was declared dead");
+        assert_eq!((seen.epoch.0, seen.worker_deaths), (0, 0), "no worker was declared dead");
     }
     assert_eq!(started().await, 4, "each ran once");
     one.stop().await;

@@ -124,7 +124,7 @@ async fn a_crash_at_any_commit_ends_in_the_same_state(url: &str) {
             assert_eq!(result, 333, "dies at {dies_at}, applied: {applied}");
             let steps = second.inspect().transitions(id, None, 99).await.expect("steps");
             let seen: Vec<(i32, &str, &str)> =
-                steps.iter().map(|step| (step.rev.0, step.stage.as_str(), step.how.as_str())).collect();
+                steps.iter().map(|step| (step.rev.0, step.stage.as_str(), step.outcome.as_str())).collect();
             let expected = [
                 (1, "One", "next"),
                 (2, "Two", "wait"),

@@ -273,7 +273,7 @@ async fn failure(handle: &Handle<Vec<String>>) -> (Reason, Failure) {
 async fn transitions(engine: &Engine, id: JobId) -> Vec<String> {
     let steps = engine.inspect().transitions(id, None, 1_000).await.expect("steps");
     let text = |step: &windlass::store::Transition| {
-        format!("{} {} {}", step.stage, step.how, step.next.as_deref().unwrap_or("-"))
+        format!("{} {} {}", step.stage, step.outcome, step.next.as_deref().unwrap_or("-"))
     };
     steps.iter().map(text).collect()
 }

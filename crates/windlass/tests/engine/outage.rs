@@ -144,7 +144,7 @@ async fn workers_outlive_an_outage_longer_than_their_lease() {
     for job in jobs {
         engines[0].result::<u64>(job.id).await.expect("done by its first attempt");
         let seen = engines[0].inspect().job(job.id).await.expect("read").expect("the job exists");
-        assert_eq!((seen.deaths, seen.epoch.0), (0, 0), "no worker was declared dead");
+        assert_eq!((seen.worker_deaths, seen.epoch.0), (0, 0), "no worker was declared dead");
     }
     for engine in &engines {
         assert_eq!(engine.counts().dead_workers, 0);

@@ -91,7 +91,7 @@ impl Faults for Renewals {
             Call::Renew(request) if !request.solo_ended.is_empty() => {
                 if self.kills.swap(false, Ordering::SeqCst) {
                     let reap =
-                        ReapRequest { dead: vec![request.worker], lapsed: false, limit: 9, crashes: 3 };
+                        ReapRequest { dead: vec![request.worker], lapsed: false, limit: 9, max_crashes: 3 };
                     self.store.reap(None, &reap).await?;
                 }
                 match self.fails.load(Ordering::SeqCst) {

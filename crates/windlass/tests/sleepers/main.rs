@@ -89,8 +89,9 @@ async fn measure(url: &str) -> (Vec<Duration>, Duration) {
     for job in &jobs {
         second.result::<()>(job.id).await.expect("it wakes");
         let journal = second.inspect().journal(job.id, None, 99).await.expect("a journal");
-        let entry =
-            |mark: CallEvent| journal.iter().find(|entry| entry.op == CallKind::Sleep && entry.mark == mark);
+        let entry = |event: CallEvent| {
+            journal.iter().find(|entry| entry.call_kind == CallKind::Sleep && entry.event == event)
+        };
         let due: Time =
             serde_json::from_slice(&entry(CallEvent::Begun).expect("begun").payload.bytes).expect("a time");
         let woke = entry(CallEvent::Done).expect("over").at;

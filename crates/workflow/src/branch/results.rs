@@ -212,7 +212,7 @@ impl Pages {
     async fn read_page(&mut self) -> Result<Option<Vec<BranchChild>>, Failure> {
         let store = Arc::clone(&self.services.store);
         let Merged { job, spawned, done, failed, cancelled, .. } = self.merged;
-        let only = if done + failed + cancelled < spawned { ChildStates::All } else { ChildStates::Ended };
+        let states = if done + failed + cancelled < spawned { ChildStates::All } else { ChildStates::Ended };
         loop {
             let Some((_, branch)) = self.merged.branches.get(self.read.branch) else {
                 return if self.read.done < done {
@@ -222,7 +222,7 @@ impl Pages {
                 };
             };
             let (after, limit) = (self.read.after, self.limit);
-            let filter = BranchChildFilter { job, branch: *branch, only, after, limit };
+            let filter = BranchChildFilter { job, branch: *branch, states, after, limit };
             let page = retry_unavailable!(store.inspect().branch_children(&filter))?;
             if let Some(last) = page.last() {
                 self.read.after = Some(last.summary.id);
@@ -281,7 +281,7 @@ pub(crate) async fn missing_children(
             let filter = BranchChildFilter {
                 job: branch.job,
                 branch: branch.number,
-                only: ChildStates::All,
+                states: ChildStates::All,
                 after,
                 limit: SINGLES,
             };
@@ -315,7 +315,7 @@ pub(crate) async fn unsuccessful_children(
         let filter = BranchChildFilter {
             job,
             branch: *branch,
-            only: ChildStates::Bad,
+            states: ChildStates::Unsuccessful,
             after: None,
             limit: limit - texts.len(),
         };

@@ -50,7 +50,7 @@ impl StepCx {
     pub async fn merged(&self, name: &str) -> Result<Merged, Failure> {
         let branches = branches(&self.services, &self.attempt).await?;
         let branch = branches.iter().rev().find(|branch| branch.name == name && branch.merged);
-        let record = branch.and_then(|branch| MergeRecord::read(branch.goal.as_deref()));
+        let record = branch.and_then(|branch| MergeRecord::read(branch.merge_record.as_deref()));
         let Some((branch, record)) = branch.zip(record) else {
             let text = format!(
                 "the branch {name:?} was not merged; request it with `Next::merge` in the step before"
@@ -318,12 +318,12 @@ pub(super) async fn poll_merge(
     attempt: &Arc<Attempt>,
 ) -> Result<Option<StepResult>, Failure> {
     let branches = branches(services, attempt).await?;
-    let is_waited_for = |branch: &&Branch| !branch.merged && branch.goal.is_some();
+    let is_waited_for = |branch: &&Branch| !branch.merged && branch.merge_record.is_some();
     let Some(record) = branches
         .iter()
         .rev()
         .find(is_waited_for)
-        .and_then(|branch| MergeRecord::read(branch.goal.as_deref()))
+        .and_then(|branch| MergeRecord::read(branch.merge_record.as_deref()))
     else {
         return Ok(None);
     };

@@ -13,7 +13,7 @@ use crate::signal::CanRead;
 /// A durable call that is open.
 pub(super) struct Call {
     pub(super) ident: Ident,
-    pub(super) op: CallKind,
+    pub(super) call_kind: CallKind,
     pub(super) line: &'static Location<'static>,
     pub(super) phase: Phase,
     pub(super) start: Start,
@@ -123,7 +123,7 @@ pub(super) enum CallStatus {
 
 /// The description of a call that registers.
 pub(super) struct CallSpec<'a> {
-    pub(super) op: CallKind,
+    pub(super) call_kind: CallKind,
     pub(super) name: &'a str,
     pub(super) key: Option<&'a str>,
     pub(super) line: &'static Location<'static>,

@@ -141,10 +141,10 @@ impl Core {
     /// the future never completes.
     pub(super) fn register(&self, call: CallSpec<'_>) -> Option<usize> {
         let mut state = self.lock();
-        let CallSpec { op, name, key, line, start } = call;
-        match state.check_call(op, name, key, line) {
+        let CallSpec { call_kind, name, key, line, start } = call;
+        match state.check_call(call_kind, name, key, line) {
             Ok(ident) => {
-                let id = state.add(ident, op, line, start);
+                let id = state.add(ident, call_kind, line, start);
                 Some(id)
             }
             Err(fault) => {
@@ -278,8 +278,8 @@ impl Core {
         let now = self.now();
         let mut state = self.lock();
         state.pending.has_undo |= undo;
-        let mark = if undo { CallEvent::DoneWithUndo } else { CallEvent::Done };
-        let seq = state.finish(id, mark, payload, now);
+        let event = if undo { CallEvent::DoneWithUndo } else { CallEvent::Done };
+        let seq = state.finish(id, event, payload, now);
         if !sets.is_empty() {
             state.write_sets(id, seq, sets, now);
         }

@@ -216,11 +216,17 @@ impl RunState {
     fn begin_new(&mut self, inputs: &Inputs<'_>) -> Option<Action> {
         let transacting = self.calls.transacting.is_some();
         let is_new = |call: &Call| {
-            matches!(call.phase, Phase::New) && (call.op != CallKind::Transaction || !transacting)
+            matches!(call.phase, Phase::New) && (call.call_kind != CallKind::Transaction || !transacting)
         };
-        let mut new: Vec<(usize, CallKind)> =
-            self.calls.iter().filter(|(_, call)| is_new(call)).map(|(id, call)| (id, call.op)).collect();
-        if let Some(transaction) = new.iter().copied().find(|(_, op)| *op == CallKind::Transaction) {
+        let mut new: Vec<(usize, CallKind)> = self
+            .calls
+            .iter()
+            .filter(|(_, call)| is_new(call))
+            .map(|(id, call)| (id, call.call_kind))
+            .collect();
+        if let Some(transaction) =
+            new.iter().copied().find(|(_, call_kind)| *call_kind == CallKind::Transaction)
+        {
             // A transaction is committed alone: everything before it is committed first.
             if !self.pending.is_empty() {
                 return Some(self.commit(true, inputs));
@@ -284,7 +290,7 @@ impl RunState {
     /// Checks that the workflow can continue as new with this input.
     fn continue_as_new(&self, input: Vec<u8>) -> Result<Vec<u8>, Failure> {
         let open: Vec<String> =
-            self.calls.iter().map(|(_, call)| format!("{} {:?}", call.op, call.ident.0)).collect();
+            self.calls.iter().map(|(_, call)| format!("{} {:?}", call.call_kind, call.ident.0)).collect();
         let open = match open.as_slice() {
             [] => {
                 self.check_all_merged("`continue_as_new` is called")?;

@@ -24,7 +24,7 @@ pub struct Differences {
 /// A call that differs.
 pub struct CallDifference {
     /// The kind of the call.
-    pub op: CallKind,
+    pub call_kind: CallKind,
     /// The name of the call.
     pub name: String,
     /// Where in the source it is called, or was when it was recorded.
@@ -52,7 +52,7 @@ impl Differences {
                 recorded.end.as_ref().map(|(seq, _)| *seq).or(recorded.begun.as_ref().map(|(seq, _)| *seq));
             ahead |= seq.is_some_and(|seq| seq > state.delivered.last);
             let call = CallDifference {
-                op: recorded.op,
+                call_kind: recorded.call_kind,
                 name: name.into(),
                 line: recorded.line.clone(),
                 undo: recorded.undo.is_some(),
@@ -76,7 +76,7 @@ impl Differences {
                     _ => call.ident.0.to_string(),
                 };
                 CallDifference {
-                    op: call.op,
+                    call_kind: call.call_kind,
                     name,
                     line: Some(source_location(call.line)),
                     undo: false,
@@ -91,9 +91,9 @@ impl Differences {
     pub(super) fn add_undo_removed(&mut self, state: &RunState) {
         for missing in state.missing_undos().into_iter().filter(|missing| missing.reached) {
             let made = state.journal.calls.of(&missing.ident).and_then(|recorded| recorded.made_at);
-            let Some((op, line)) = made else { continue };
+            let Some((call_kind, line)) = made else { continue };
             let (name, line) = (missing.ident.0.to_string(), Some(source_location(line)));
-            self.undo_removed.push(CallDifference { op, name, line, undo: true, ahead: false });
+            self.undo_removed.push(CallDifference { call_kind, name, line, undo: true, ahead: false });
         }
     }
 
@@ -101,9 +101,9 @@ impl Differences {
     /// it is parked, and a running step, if it is not.
     pub fn ignore_current_position(&mut self, waiting: Option<&WaitCondition>) {
         self.new.retain(|call| match waiting {
-            Some(waiting) => match call.op {
+            Some(waiting) => match call.call_kind {
                 CallKind::Signal | CallKind::ContinueIf => !waiting.names().any(|name| name == call.name),
-                op => op != CallKind::WaitUntil,
+                call_kind => call_kind != CallKind::WaitUntil,
             },
             None => call.ahead,
         });
@@ -113,6 +113,6 @@ impl Differences {
 /// Whether an entry is of a call that the code makes by name. The time and versions are found by the position of the code,
 /// ticks by their repeat, and tries at undoing a step belong to the step.
 fn is_call(name: &str, key: Option<&str>, recorded: &RecordedCall) -> bool {
-    let is_tick = recorded.op == CallKind::Repeat && key.is_some();
-    !matches!(recorded.op, CallKind::Now | CallKind::Version) && !is_tick && !is_undo_try(name)
+    let is_tick = recorded.call_kind == CallKind::Repeat && key.is_some();
+    !matches!(recorded.call_kind, CallKind::Now | CallKind::Version) && !is_tick && !is_undo_try(name)
 }

@@ -34,8 +34,8 @@ impl Driver {
         let (values, now) = (self.core.lock().context.values.clone(), self.core.now());
         let entry = |(seq, (name, value)): (i32, (String, Value))| {
             let payload = value.payload(&self.core)?;
-            let (op, mark) = (CallKind::Context, CallEvent::Done);
-            Ok(JournalEntry { seq, op, mark, name, key: None, line: None, at: now, payload })
+            let (call_kind, event) = (CallKind::Context, CallEvent::Done);
+            Ok(JournalEntry { seq, call_kind, event, name, key: None, line: None, at: now, payload })
         };
         (0..).zip(values).map(entry).collect()
     }
@@ -139,7 +139,7 @@ impl Driver {
             // No more children are submitted: the updates of branches that were being filled go with them.
             state.pending.children.clear();
             state.pending.branches.retain(|update| update.merged);
-            state.pending.entries.retain(|entry| entry.op != CallKind::Branch);
+            state.pending.entries.retain(|entry| entry.call_kind != CallKind::Branch);
             // The children of a cancelled job are cancelled before its undos run.
             if is_new && unwind.reason.is_none() {
                 let open = state.branches.values().filter_map(|opened| match opened {

@@ -29,7 +29,7 @@ pub(super) fn reused(
     ident: &Ident,
     before: CallKind,
     first: &Location<'_>,
-    op: CallKind,
+    call_kind: CallKind,
     line: &Location<'_>,
 ) -> Failure {
     let hint = match &ident.1 {
@@ -39,7 +39,7 @@ pub(super) fn reused(
         Some(_) => "Choose keys that are different in each turn of a loop.",
     };
     misuse(format!(
-        "{} is used twice: by a {before} at {} and by a {op} at {}. Replay finds a call by its name, so each needs its own. \
+        "{} is used twice: by a {before} at {} and by a {call_kind} at {}. Replay finds a call by its name, so each needs its own. \
          {hint}",
         display_ident(ident),
         source_location(first),

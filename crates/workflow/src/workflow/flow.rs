@@ -133,7 +133,7 @@ impl Flow {
     pub fn child_id(&self, name: &str, key: Option<&str>) -> Option<JobId> {
         let state = self.core.lock();
         let recorded =
-            state.journal.calls.get(name, key).filter(|recorded| recorded.op == CallKind::Child)?;
+            state.journal.calls.get(name, key).filter(|recorded| recorded.call_kind == CallKind::Child)?;
         let (seq, child) = recorded.begun.as_ref().filter(|_| recorded.made_at.is_some())?;
         // The same on every replay: only entries before the last delivered end count.
         if *seq < state.delivered.last { serde_json::from_slice(&child.bytes).ok() } else { None }
@@ -193,7 +193,7 @@ impl Flow {
         let payload = Payload::json(serde_json::to_vec(&now).unwrap_or_default());
         let entry = state.entry_of(&ident, CallKind::Now, CallEvent::Done, None, payload.clone(), now);
         let recorded = state.journal.recorded_mut(&ident);
-        (recorded.op, recorded.end, recorded.reached) =
+        (recorded.call_kind, recorded.end, recorded.reached) =
             (CallKind::Now, Some((entry.seq, CallEnd::Done(payload))), true);
         state.pending.push(entry);
         now

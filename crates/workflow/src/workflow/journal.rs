@@ -58,7 +58,7 @@ pub(super) struct EndRecord {
 
 /// Returns the sequence numbers of the ends that an entry makes void, if it records the end of a workflow.
 pub fn voids_of(entry: &JournalEntry) -> Vec<i32> {
-    if entry.op != CallKind::Lifecycle || entry.name != ENDED {
+    if entry.call_kind != CallKind::Lifecycle || entry.name != ENDED {
         return Vec::new();
     }
     serde_json::from_slice::<EndRecord>(&entry.payload.bytes).unwrap_or_default().voids
@@ -88,7 +88,7 @@ fn read_failed(payload: &Payload) -> (Failure, Reason) {
 /// Returns the error in an entry, if the call, or a try at it, failed.
 pub fn failure_of(entry: &JournalEntry) -> Option<Failure> {
     let bytes = &entry.payload.bytes;
-    match entry.mark {
+    match entry.event {
         CallEvent::Failed | CallEvent::NotUndone => {
             serde_json::from_slice::<FailureRecord>(bytes).ok().map(|record| record.failure)
         }
@@ -108,7 +108,7 @@ pub(super) struct ContextSet {
 
 /// What is recorded of a call.
 pub(super) struct RecordedCall {
-    pub(super) op: CallKind,
+    pub(super) call_kind: CallKind,
     pub(super) line: Option<String>,
     /// Where this run has made it, if it has.
     pub(super) made_at: Option<(CallKind, &'static Location<'static>)>,
@@ -128,9 +128,9 @@ impl RecordedCall {
         self.end.as_ref().map(|(seq, _)| *seq)
     }
 
-    fn new(op: CallKind) -> RecordedCall {
+    fn new(call_kind: CallKind) -> RecordedCall {
         RecordedCall {
-            op,
+            call_kind,
             line: None,
             made_at: None,
             begun: None,
@@ -181,25 +181,27 @@ impl Calls {
     }
 
     /// Returns the record of a call, which is added if there is none.
-    pub(super) fn entry(&mut self, name: &str, key: Option<&str>, op: CallKind) -> &mut RecordedCall {
+    pub(super) fn entry(&mut self, name: &str, key: Option<&str>, call_kind: CallKind) -> &mut RecordedCall {
         if !self.0.contains_key(name) {
             self.0.insert(name.into(), CallsOfName::default());
         }
         let named = self.0.get_mut(name).expect("just inserted");
         match key {
-            Some(key) => named.keyed.entry(key.into()).or_insert_with(|| RecordedCall::new(op)),
-            None => named.plain.get_or_insert_with(|| RecordedCall::new(op)),
+            Some(key) => named.keyed.entry(key.into()).or_insert_with(|| RecordedCall::new(call_kind)),
+            None => named.plain.get_or_insert_with(|| RecordedCall::new(call_kind)),
         }
     }
 
-    fn entry_owned(&mut self, name: String, key: Option<String>, op: CallKind) -> &mut RecordedCall {
+    fn entry_owned(&mut self, name: String, key: Option<String>, call_kind: CallKind) -> &mut RecordedCall {
         if !self.0.contains_key(name.as_str()) {
             self.0.insert(name.as_str().into(), CallsOfName::default());
         }
         let named = self.0.get_mut(name.as_str()).expect("just inserted");
         match key {
-            Some(key) => named.keyed.entry(key.into_boxed_str()).or_insert_with(|| RecordedCall::new(op)),
-            None => named.plain.get_or_insert_with(|| RecordedCall::new(op)),
+            Some(key) => {
+                named.keyed.entry(key.into_boxed_str()).or_insert_with(|| RecordedCall::new(call_kind))
+            }
+            None => named.plain.get_or_insert_with(|| RecordedCall::new(call_kind)),
         }
     }
 
@@ -268,7 +270,7 @@ impl Journal {
         let mut step = -1;
         for entry in entries {
             journal.next_seq = entry.seq + 1;
-            if entry.op != CallKind::Context {
+            if entry.call_kind != CallKind::Context {
                 step = entry.seq;
             }
             journal.add(entry, step, codecs);
@@ -278,30 +280,30 @@ impl Journal {
         }
         for recorded in journal.calls.all_mut().filter(|recorded| recorded.end.is_some()) {
             // Ended ticks are kept for people to see; the code does not reach them again.
-            recorded.reached = recorded.op == CallKind::Repeat;
+            recorded.reached = recorded.call_kind == CallKind::Repeat;
             journal.undelivered += usize::from(!recorded.reached);
         }
         journal
     }
 
     fn add(&mut self, entry: JournalEntry, step: i32, codecs: &Codecs) {
-        let JournalEntry { seq, op, mark, name, key, line, payload, .. } = entry;
-        match (op, mark) {
+        let JournalEntry { seq, call_kind, event, name, key, line, payload, .. } = entry;
+        match (call_kind, event) {
             (CallKind::Lifecycle, _) if name == Fork::ENTRY => {
                 self.forked = true;
                 self.resume();
                 // Children that had not ended belong to the other job, and so do those of branches that were not merged.
                 self.calls.retain(|recorded| {
-                    !matches!(recorded.op, CallKind::Child | CallKind::Merge) || recorded.end.is_some()
+                    !matches!(recorded.call_kind, CallKind::Child | CallKind::Merge) || recorded.end.is_some()
                 });
                 let merged: HashSet<String> = self
                     .calls
                     .keyed(MERGE)
-                    .filter(|(_, recorded)| recorded.op == CallKind::Merge)
+                    .filter(|(_, recorded)| recorded.call_kind == CallKind::Merge)
                     .flat_map(|(key, _)| names_of(key).map(str::to_owned))
                     .collect();
                 let is_carried = |name: &str, recorded: &RecordedCall| {
-                    recorded.op != CallKind::Branch || merged.contains(name)
+                    recorded.call_kind != CallKind::Branch || merged.contains(name)
                 };
                 let dropped = self.calls.all().filter(|(name, _, recorded)| !is_carried(name, recorded));
                 let first = dropped.filter_map(|(_, _, recorded)| recorded.end_seq()).min();
@@ -333,31 +335,31 @@ impl Journal {
             }
             _ => {}
         }
-        if op == CallKind::Repeat && key.is_some() {
+        if call_kind == CallKind::Repeat && key.is_some() {
             self.ticks.entry(name.as_str().into()).or_default().push(seq);
         }
-        if matches!(mark, CallEvent::Undone | CallEvent::NotUndone) {
+        if matches!(event, CallEvent::Undone | CallEvent::NotUndone) {
             let ident: Ident = (name.into(), key.map(Into::into));
-            match mark {
+            match event {
                 CallEvent::Undone => self.undo.undone(ident),
                 _ => self.undo.not_undone(ident, read_failed(&payload).0),
             }
             return;
         }
         // Older journals have no `RESUMED` entry; but calls are only made after the job has continued.
-        if !matches!(op, CallKind::Now | CallKind::Version | CallKind::Select) && !is_undo_try(&name) {
+        if !matches!(call_kind, CallKind::Now | CallKind::Version | CallKind::Select) && !is_undo_try(&name) {
             self.resume();
         }
-        let recorded = self.calls.entry_owned(name, key, op);
-        recorded.op = op;
+        let recorded = self.calls.entry_owned(name, key, call_kind);
+        recorded.call_kind = call_kind;
         if line.is_some() {
             recorded.line = line;
         }
-        match mark {
+        match event {
             CallEvent::Begun => recorded.begun = Some((seq, payload)),
             CallEvent::Tried => recorded.tried = serde_json::from_slice(&payload.bytes).ok(),
             CallEvent::Done | CallEvent::DoneWithUndo => {
-                let undo = (mark == CallEvent::DoneWithUndo).then_some(seq);
+                let undo = (event == CallEvent::DoneWithUndo).then_some(seq);
                 (recorded.end, recorded.undo) = (Some((seq, CallEnd::Done(payload))), undo);
             }
             CallEvent::Failed => {
@@ -381,8 +383,10 @@ impl Journal {
         let first = ends.chain(voids.iter().copied()).min();
         undone.iter().for_each(|ident| self.calls.remove(ident));
         // A branch continues where it was: its children exist.
-        for recorded in
-            self.calls.all_mut().filter(|recorded| recorded.op == CallKind::Branch && is_void(recorded))
+        for recorded in self
+            .calls
+            .all_mut()
+            .filter(|recorded| recorded.call_kind == CallKind::Branch && is_void(recorded))
         {
             (recorded.end, recorded.tried) = (None, None);
         }
@@ -395,7 +399,7 @@ impl Journal {
     fn void_selects(&mut self, first: Option<i32>) {
         let Some(first) = first else { return };
         self.calls.retain(|recorded| {
-            recorded.op != CallKind::Select || recorded.end_seq().is_none_or(|seq| seq < first)
+            recorded.call_kind != CallKind::Select || recorded.end_seq().is_none_or(|seq| seq < first)
         });
     }
 
@@ -425,17 +429,18 @@ mod tests {
 
     /// Returns the names of calls that have ended after these entries, and whether the job continues.
     fn recorded(entries: &[(CallKind, CallEvent, &str, &str)], unwinding: bool) -> (Vec<String>, bool) {
-        let entry =
-            |(seq, (op, mark, name, payload)): (i32, &(CallKind, CallEvent, &str, &str))| JournalEntry {
+        let entry = |(seq, (call_kind, event, name, payload)): (i32, &(CallKind, CallEvent, &str, &str))| {
+            JournalEntry {
                 seq,
-                op: *op,
-                mark: *mark,
+                call_kind: *call_kind,
+                event: *event,
                 name: (*name).to_owned(),
                 key: None,
                 line: None,
                 at: Time(0),
                 payload: Payload::json(payload.as_bytes().to_vec()),
-            };
+            }
+        };
         let entries = (0..).zip(entries).map(entry).collect();
         let journal = Journal::read(entries, &Codecs::default(), unwinding);
         let ended = journal.calls.all().filter(|(_, _, recorded)| recorded.end.is_some());
@@ -475,7 +480,7 @@ mod tests {
         let second = (CallKind::Select, CallEvent::Done, "second", "0");
         let kept = ["first", "hotel"].map(str::to_owned).to_vec();
         assert_eq!(recorded(&[HOTEL, FIRST, ASK, second, ended], false), (kept, true));
-        let branch = |mark| (CallKind::Branch, mark, "items", "1");
+        let branch = |event| (CallKind::Branch, event, "items", "1");
         let entries = [HOTEL, FIRST, branch(CallEvent::Begun), branch(CallEvent::Done), second];
         let fork = (CallKind::Lifecycle, CallEvent::Done, Fork::ENTRY, "null");
         let kept = ["first", "hotel"].map(str::to_owned).to_vec();

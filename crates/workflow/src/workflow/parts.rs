@@ -71,7 +71,7 @@ pub(super) type MakeParts<'f> = Box<dyn FnMut(Option<Payload>) -> Parts<'f> + Se
 /// A call that is committed part by part, whatever its type.
 pub(super) struct RawParts<'f> {
     pub(super) core: Arc<Core>,
-    pub(super) op: CallKind,
+    pub(super) call_kind: CallKind,
     pub(super) name: String,
     pub(super) key: Option<String>,
     pub(super) line: &'static Location<'static>,
@@ -84,13 +84,23 @@ pub(super) struct RawParts<'f> {
 impl<'f> RawParts<'f> {
     pub(super) fn new(
         core: &Arc<Core>,
-        op: CallKind,
+        call_kind: CallKind,
         name: &str,
         line: &'static Location<'static>,
         make: MakeParts<'f>,
     ) -> RawParts<'f> {
         let (core, name) = (Arc::clone(core), name.to_owned());
-        RawParts { core, op, name, key: None, line, make, running: None, call: None, registered: false }
+        RawParts {
+            core,
+            call_kind,
+            name,
+            key: None,
+            line,
+            make,
+            running: None,
+            call: None,
+            registered: false,
+        }
     }
 
     fn start(&mut self, id: usize) {
@@ -150,7 +160,7 @@ impl Future for RawParts<'_> {
         if !this.registered {
             this.registered = true;
             this.call = this.core.register(CallSpec {
-                op: this.op,
+                call_kind: this.call_kind,
                 name: &this.name,
                 key: this.key.as_deref(),
                 line: this.line,
@@ -227,7 +237,7 @@ impl Core {
                 state.calls.mark_finished(id, AfterCommit::Part);
             }
             Part::End(mut result) => {
-                if state.calls.get(id).is_some_and(|call| call.op == CallKind::Branch) {
+                if state.calls.get(id).is_some_and(|call| call.call_kind == CallKind::Branch) {
                     let update = self.branch_update(state, id);
                     result = update.number.to_string().into_bytes();
                     state.pending.branches.push(BranchUpdate { seal: true, ..update });

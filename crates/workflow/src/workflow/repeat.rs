@@ -306,7 +306,7 @@ impl RepeatSpec {
         let seq = entry.seq;
         state.pending.push(entry);
         let recorded = state.journal.recorded_mut(&self.ident());
-        recorded.op = CallKind::Repeat;
+        recorded.call_kind = CallKind::Repeat;
         let before = recorded.begun.replace((seq, payload));
         forget.extend(before.into_iter().map(|(seq, _)| seq));
         let ticks = state.journal.ticks.entry(self.name.as_str().into()).or_default();
@@ -388,11 +388,12 @@ impl RepeatSpec {
     fn end(&self, ending: CallEnd) -> CallEnd {
         let now = self.core.now();
         let state = &mut *self.core.lock();
-        let mark = match &ending {
+        let event = match &ending {
             CallEnd::Done(_) => CallEvent::Done,
             CallEnd::Failed { .. } => CallEvent::Failed,
         };
-        let entry = state.entry_of(&self.ident(), CallKind::Repeat, mark, None, ending.failed_payload(), now);
+        let entry =
+            state.entry_of(&self.ident(), CallKind::Repeat, event, None, ending.failed_payload(), now);
         // As if it had been delivered, which it is on every replay.
         (state.delivered.last, state.delivered.draws) = (entry.seq, 0);
         if let CallEnd::Failed { failure, reason } = &ending {

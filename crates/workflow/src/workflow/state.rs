@@ -211,31 +211,31 @@ impl RunState {
     /// Checks whether a call may be made under its name.
     pub(super) fn check_call(
         &mut self,
-        op: CallKind,
+        call_kind: CallKind,
         name: &str,
         key: Option<&str>,
         line: &'static Location<'static>,
     ) -> Result<Ident, Failure> {
         if let Some(inside) = &self.code.polled_step {
-            return Err(nested(&format!("{op} {name:?} at {}", source_location(line)), inside));
+            return Err(nested(&format!("{call_kind} {name:?} at {}", source_location(line)), inside));
         }
-        check_name(op.name(), name)
+        check_name(call_kind.name(), name)
             .map_err(|error| misuse(format!("{error} ({})", source_location(line))))?;
         if let Some(key) = key {
             check_text("key of the call", key, MAX_KEY_BYTES)
                 .map_err(|error| misuse(format!("{error} ({})", source_location(line))))?;
         }
-        let recorded = self.journal.calls.entry(name, key, op);
-        if let Some((before, first)) = recorded.made_at.replace((op, line)) {
-            return Err(reused(&(name.into(), key.map(Into::into)), before, first, op, line));
+        let recorded = self.journal.calls.entry(name, key, call_kind);
+        if let Some((before, first)) = recorded.made_at.replace((call_kind, line)) {
+            return Err(reused(&(name.into(), key.map(Into::into)), before, first, call_kind, line));
         }
-        if recorded.op != op {
+        if recorded.call_kind != call_kind {
             return Err(diverged(&format!(
-                "its journal says that {} is a {}, and the code makes it a {op}\n  recorded:  {} at {}\n  attempted: {op} at {}\n\
+                "its journal says that {} is a {}, and the code makes it a {call_kind}\n  recorded:  {} at {}\n  attempted: {call_kind} at {}\n\
                  Give the new call another name, or have the job go on with code that fits (docs/changing-workflows.md).",
                 display_ident(&(name.into(), key.map(Into::into))),
-                recorded.op,
-                recorded.op,
+                recorded.call_kind,
+                recorded.call_kind,
                 recorded.line.as_deref().unwrap_or("an unknown place"),
                 source_location(line),
             )));
@@ -246,7 +246,7 @@ impl RunState {
     pub(super) fn add(
         &mut self,
         ident: Ident,
-        op: CallKind,
+        call_kind: CallKind,
         line: &'static Location<'static>,
         start: Start,
     ) -> usize {
@@ -262,7 +262,16 @@ impl RunState {
         };
         self.code.last_call_at = Some(line);
         let context_sets = Vec::new();
-        self.calls.insert(Call { ident, op, line, phase, start, waker: None, context_sets, signal: None });
+        self.calls.insert(Call {
+            ident,
+            call_kind,
+            line,
+            phase,
+            start,
+            waker: None,
+            context_sets,
+            signal: None,
+        });
         id
     }
 
@@ -286,7 +295,7 @@ impl RunState {
             // Earlier values were written with this end, or before it.
             self.context.unwritten.clear();
         }
-        let repeat = (call.op == CallKind::Repeat).then(|| call.ident.0.clone());
+        let repeat = (call.call_kind == CallKind::Repeat).then(|| call.ident.0.clone());
         for set in self.journal.sets.remove(&seq).unwrap_or_default() {
             self.context.values.insert(set.name.clone(), set.value.clone());
             if let Some(name) = &repeat {
@@ -297,8 +306,8 @@ impl RunState {
     }
 
     /// Adds an entry of a call to the pending writes. Returns its sequence number.
-    fn push_call_entry(&mut self, id: usize, mark: CallEvent, payload: Payload, at: Time) -> i32 {
-        let entry = self.entry(id, mark, payload, at);
+    fn push_call_entry(&mut self, id: usize, event: CallEvent, payload: Payload, at: Time) -> i32 {
+        let entry = self.entry(id, event, payload, at);
         self.pending.push(entry)
     }
 
@@ -310,17 +319,17 @@ impl RunState {
     }
 
     /// Makes an entry of a call.
-    pub(super) fn entry(&mut self, id: usize, mark: CallEvent, payload: Payload, at: Time) -> JournalEntry {
+    pub(super) fn entry(&mut self, id: usize, event: CallEvent, payload: Payload, at: Time) -> JournalEntry {
         let call = self.calls.get(id).expect("an open call");
-        let (ident, op, line) = (call.ident.clone(), call.op, Some(source_location(call.line)));
-        self.entry_of(&ident, op, mark, line, payload, at)
+        let (ident, call_kind, line) = (call.ident.clone(), call.call_kind, Some(source_location(call.line)));
+        self.entry_of(&ident, call_kind, event, line, payload, at)
     }
 
     pub(super) fn entry_of(
         &mut self,
         ident: &Ident,
-        op: CallKind,
-        mark: CallEvent,
+        call_kind: CallKind,
+        event: CallEvent,
         line: Option<String>,
         payload: Payload,
         at: Time,
@@ -328,20 +337,20 @@ impl RunState {
         let seq = self.next_seq;
         self.next_seq += 1;
         let (name, key) = (ident.0.to_string(), ident.1.as_ref().map(|key| key.to_string()));
-        JournalEntry { seq, op, mark, name, key, line, at, payload }
+        JournalEntry { seq, call_kind, event, name, key, line, at, payload }
     }
 
     /// Ends a call with the next commit. Returns the sequence number of its end.
-    pub(super) fn finish(&mut self, id: usize, mark: CallEvent, payload: Payload, at: Time) -> i32 {
+    pub(super) fn finish(&mut self, id: usize, event: CallEvent, payload: Payload, at: Time) -> i32 {
         if self.calls.get(id).is_none() {
             return -1;
         }
         self.consume_signal(id);
         let ending = CallEnd::Done(payload.clone());
-        let seq = self.push_call_entry(id, mark, payload, at);
+        let seq = self.push_call_entry(id, event, payload, at);
         let ident = self.calls.get(id).map(|call| call.ident.clone());
         self.end(id, seq, ending);
-        if mark == CallEvent::DoneWithUndo {
+        if event == CallEvent::DoneWithUndo {
             ident.iter().for_each(|ident| self.journal.recorded_mut(ident).undo = Some(seq));
         }
         seq
@@ -360,9 +369,9 @@ impl RunState {
     /// Ends a call whose entry has this sequence number.
     pub(super) fn end(&mut self, id: usize, seq: i32, ending: CallEnd) {
         let call = self.calls.get(id).expect("an open call");
-        let (ident, op) = (call.ident.clone(), call.op);
+        let (ident, call_kind) = (call.ident.clone(), call.call_kind);
         let recorded = self.journal.recorded_mut(&ident);
-        (recorded.op, recorded.reached) = (op, true);
+        (recorded.call_kind, recorded.reached) = (call_kind, true);
         recorded.end = Some((seq, ending));
         self.calls.mark_finished(id, AfterCommit::End(seq));
     }
@@ -371,7 +380,7 @@ impl RunState {
     /// of the entry names its repeat.
     pub(super) fn write_sets(&mut self, id: usize, seq: i32, sets: Vec<(String, Value, Payload)>, at: Time) {
         let call = self.calls.get(id);
-        let repeat = call.filter(|call| call.op == CallKind::Repeat).map(|call| call.ident.0.clone());
+        let repeat = call.filter(|call| call.call_kind == CallKind::Repeat).map(|call| call.ident.0.clone());
         for (name, value, payload) in sets {
             let ident: Ident = (name.as_str().into(), repeat.clone());
             let entry = self.entry_of(&ident, CallKind::Context, CallEvent::Done, None, payload, at);

@@ -134,7 +134,7 @@ pub(super) type OnBodyDone = fn(&RawStep<'_>, usize, Vec<u8>);
 /// A call with a body, whatever its type.
 pub(super) struct RawStep<'f> {
     pub(super) core: Arc<Core>,
-    pub(super) op: CallKind,
+    pub(super) call_kind: CallKind,
     pub(super) name: String,
     pub(super) key: Option<String>,
     pub(super) line: &'static Location<'static>,
@@ -157,7 +157,7 @@ pub(super) struct RawStep<'f> {
 impl<'f> RawStep<'f> {
     pub(super) fn new(
         core: &Arc<Core>,
-        op: CallKind,
+        call_kind: CallKind,
         name: &str,
         line: &'static Location<'static>,
         body: Body<'f>,
@@ -165,7 +165,7 @@ impl<'f> RawStep<'f> {
         let Policy { retry, timeout } = Policy::default();
         RawStep {
             core: Arc::clone(core),
-            op,
+            call_kind,
             name: name.to_owned(),
             key: None,
             line,
@@ -281,7 +281,7 @@ impl Future for RawStep<'_> {
         if !this.registered {
             this.registered = true;
             this.call = this.core.register(CallSpec {
-                op: this.op,
+                call_kind: this.call_kind,
                 name: &this.name,
                 key: this.key.as_deref(),
                 line: this.line,

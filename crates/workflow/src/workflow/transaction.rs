@@ -267,7 +267,7 @@ async fn transact(writer: Writer, work: Work<'_>, timeout: Duration) -> Transact
         let Some(last) = page.last() else { return TransactionEnd::Failed(failure) };
         after = last.seq;
         let found = page.into_iter().find(|entry| {
-            entry.mark == CallEvent::Done
+            entry.event == CallEvent::Done
                 && *entry.name == *ident.0
                 && entry.key.as_deref() == ident.1.as_deref()
         });
@@ -288,7 +288,7 @@ impl<T: DeserializeOwned, E: From<Failure>> Future for TransactionCall<'_, T, E>
         if !this.registered {
             this.registered = true;
             this.call = spec.core.register(CallSpec {
-                op: CallKind::Transaction,
+                call_kind: CallKind::Transaction,
                 name: &spec.name,
                 key: spec.key.as_deref(),
                 line: spec.line,

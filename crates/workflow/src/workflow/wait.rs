@@ -28,7 +28,7 @@ use crate::{
 /// A call without a body, whatever its type.
 pub(super) struct RawWait {
     pub(super) core: Arc<Core>,
-    op: CallKind,
+    call_kind: CallKind,
     name: String,
     key: Option<String>,
     line: &'static Location<'static>,
@@ -40,13 +40,13 @@ pub(super) struct RawWait {
 impl RawWait {
     pub(super) fn new(
         core: &Arc<Core>,
-        op: CallKind,
+        call_kind: CallKind,
         name: &str,
         line: &'static Location<'static>,
         start: Start,
     ) -> RawWait {
         let (core, name) = (Arc::clone(core), name.to_owned());
-        RawWait { core, op, name, key: None, line, start: Some(start), call: None }
+        RawWait { core, call_kind, name, key: None, line, start: Some(start), call: None }
     }
 
     pub(super) fn keyed(mut self, key: String) -> RawWait {
@@ -61,8 +61,9 @@ impl Future for RawWait {
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<(i32, CallEnd)> {
         let this = self.get_mut();
         if let Some(start) = this.start.take() {
-            let (op, name, key, line) = (this.op, this.name.as_str(), this.key.as_deref(), this.line);
-            this.call = this.core.register(CallSpec { op, name, key, line, start });
+            let (call_kind, name, key, line) =
+                (this.call_kind, this.name.as_str(), this.key.as_deref(), this.line);
+            this.call = this.core.register(CallSpec { call_kind, name, key, line, start });
         }
         let Some(id) = this.call else { return Poll::Pending };
         match this.core.poll_call(id, cx) {

@@ -71,7 +71,7 @@ impl RunState {
                 Some(CallWait { child: Some(before.unwrap_or(job.id)), ..CallWait::default() })
             }
         };
-        let starts_transaction = wait.is_none() && call.op == CallKind::Transaction;
+        let starts_transaction = wait.is_none() && call.call_kind == CallKind::Transaction;
         call.phase = wait.map_or(Phase::CanStart, Phase::Waiting);
         if starts_transaction {
             self.calls.transacting = Some(id);
@@ -109,7 +109,8 @@ impl RunState {
             if wait.runs_body {
                 let call = self.calls.get_mut(id).expect("it waits");
                 // Transactions run one after the other: it begins again when it is its turn.
-                call.phase = if call.op == CallKind::Transaction { Phase::New } else { Phase::CanStart };
+                call.phase =
+                    if call.call_kind == CallKind::Transaction { Phase::New } else { Phase::CanStart };
                 if signal.is_some() {
                     call.signal = signal;
                 }

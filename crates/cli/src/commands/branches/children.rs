@@ -154,12 +154,12 @@ fn result(item: &Item) -> String {
 
 #[cfg(test)]
 mod tests {
-    use windlass::{Failure, State, model::BranchNo, store::ChildPlace};
+    use windlass::{Failure, State, model::BranchNo, store::ChildPosition};
 
     use super::*;
 
     fn item(key: &str, state: State) -> Item {
-        let position = ChildPlace {
+        let position = ChildPosition {
             branch: BranchNo(1),
             name: "b".into(),
             spawn: "s".into(),

@@ -33,11 +33,11 @@ pub(super) fn draw(title: &str, graph: &Graph, counts: bool) -> String {
     for start in &graph.starts {
         text += &format!("    [*] --> {}\n", names.get(start));
     }
-    for Edge { from, to, how, times } in &graph.edges {
+    for Edge { from, to, outcome, times } in &graph.edges {
         let to = to.as_deref().map_or("[*]", |to| names.get(to));
         let count =
             if counts || *times > 1 { format!(" ×{}", out::thousands(*times)) } else { String::new() };
-        text += &format!("    {} --> {to}: {}{count}\n", names.get(from), out::plain(how));
+        text += &format!("    {} --> {to}: {}{count}\n", names.get(from), out::plain(outcome));
     }
     if let Some(Current { stage, state }) = &graph.current {
         text += &format!("    note right of {}: {state}\n", names.get(stage));
@@ -89,8 +89,8 @@ fn escaped(name: &str) -> String {
 mod tests {
     use super::*;
 
-    fn edge(from: &str, to: Option<&str>, how: &str, times: u64) -> Edge {
-        Edge { from: from.into(), to: to.map(String::from), how: how.into(), times }
+    fn edge(from: &str, to: Option<&str>, outcome: &str, times: u64) -> Edge {
+        Edge { from: from.into(), to: to.map(String::from), outcome: outcome.into(), times }
     }
 
     #[test]

@@ -71,7 +71,7 @@ struct Edge {
     from: String,
     /// `None` is the end.
     to: Option<String>,
-    how: String,
+    outcome: String,
     times: u64,
 }
 
@@ -225,13 +225,14 @@ async fn graph_of_job(inspect: &dyn Inspect, job: &Job) -> anyhow::Result<Graph>
         let Some(last) = page.last().map(|step| step.rev) else { break };
         after = Some(last);
         for step in page {
-            *times.entry((step.stage, step.next, step.how)).or_default() += 1;
+            *times.entry((step.stage, step.next, step.outcome)).or_default() += 1;
         }
     }
     if starts.is_empty() {
         starts.insert(stage.clone());
     }
-    let edges = times.into_iter().map(|((from, to, how), times)| Edge { from, to, how, times }).collect();
+    let edges =
+        times.into_iter().map(|((from, to, outcome), times)| Edge { from, to, outcome, times }).collect();
     let state = job.summary.state;
     let current = (!state.is_final()).then(|| Current { stage, state: state.to_string() });
     Ok(Graph { version: job.summary.version, starts, edges, current }.sorted())
@@ -243,7 +244,7 @@ async fn graphs_of_kind(inspect: &dyn Inspect, kind: &str, limit: usize) -> anyh
     for path in inspect.transition_counts(kind, limit).await? {
         let graph = graphs.entry(path.version).or_default();
         graph.version = path.version;
-        graph.edges.push(Edge { from: path.stage, to: path.next, how: path.how, times: path.times });
+        graph.edges.push(Edge { from: path.stage, to: path.next, outcome: path.outcome, times: path.times });
     }
     for (version, graph) in &mut graphs {
         // A first stage has no transition to it. One that is part of a cycle is found from the first transitions of jobs.
@@ -269,7 +270,7 @@ mod tests {
         let edge = |from: &str, to: Option<&str>| Edge {
             from: from.into(),
             to: to.map(String::from),
-            how: "next".into(),
+            outcome: "next".into(),
             times: 1,
         };
         let edges = vec![

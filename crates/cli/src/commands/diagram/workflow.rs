@@ -63,7 +63,7 @@ pub(super) async fn graphs_of_kind(
 
 /// The branches of a job, read only if its journal has a branch.
 async fn branches(inspect: &dyn Inspect, id: JobId, entries: &[JournalEntry]) -> anyhow::Result<Vec<Branch>> {
-    match entries.iter().any(|entry| entry.op == CallKind::Branch) {
+    match entries.iter().any(|entry| entry.call_kind == CallKind::Branch) {
         true => Ok(inspect.branches(id).await?),
         false => Ok(Vec::new()),
     }

@@ -18,7 +18,7 @@ use crate::{
 /// The lines of a page with its parent, and its name as a child.
 pub(super) fn lines(view: &JobView) -> Vec<(&'static str, String)> {
     let job = &view.job;
-    let (Some(parent), Some(place), Some(name)) = (job.parent, &job.place, &view.child_name) else {
+    let (Some(parent), Some(place), Some(name)) = (job.parent, &job.position, &view.child_name) else {
         return job.parent.map(|parent| ("parent", format!("job {parent}"))).into_iter().collect();
     };
     let of = format!("branch {} of job {parent}", out::plain(&place.name));
@@ -46,7 +46,7 @@ pub(super) fn section_of_branches(view: &JobView, program: &Program) -> String {
 
 /// For a block, instead of its payloads: the command that lists its children.
 pub(super) fn block_section(view: &JobView, program: &Program) -> String {
-    let (Some(parent), Some(place)) = (view.job.parent, &view.job.place) else { return String::new() };
+    let (Some(parent), Some(place)) = (view.job.parent, &view.job.position) else { return String::new() };
     let text = format!(
         "{} in one job; `{} branches {parent} --branch {} --children` lists them",
         children(place.items),

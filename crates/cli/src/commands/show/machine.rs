@@ -64,8 +64,12 @@ pub(super) fn lines(job: &Job, now: Time) -> Vec<(&'static str, String)> {
         lines.push(("stage", out::plain(stage)));
     }
     if job.summary.state == State::Waiting {
-        let until = job.until.map(|until| format!("until {}", absolute_and_relative(until, now)));
-        let what = job.wait.as_ref().map(|wait| wait_text(wait, job.pending)).filter(|what| !what.is_empty());
+        let until = job.wait_until.map(|until| format!("until {}", absolute_and_relative(until, now)));
+        let what = job
+            .wait
+            .as_ref()
+            .map(|wait| wait_text(wait, job.pending_children))
+            .filter(|what| !what.is_empty());
         lines.push(("waits", what.into_iter().chain(until).collect::<Vec<String>>().join(", ")));
     }
     lines
@@ -103,7 +107,7 @@ fn transition_lines(transitions: &[Transition], now: Time) -> String {
             "{:>3}  {}{to}  {}  {when}, worker {}\n",
             step.rev.0,
             out::plain(&step.stage),
-            step.how,
+            step.outcome,
             step.worker
         )
     };

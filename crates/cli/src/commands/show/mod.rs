@@ -127,13 +127,13 @@ fn page(view: &JobView, program: &Program) -> String {
     if let Some(worker) = job.worker {
         line("worker", worker.to_string());
     }
-    if job.deaths > 0 {
+    if job.worker_deaths > 0 {
         line(
             "deaths",
             format!(
                 "{} died after claiming it, {} of them while it ran alone",
-                out::counted(job.deaths.into(), "worker", "workers"),
-                job.crashes
+                out::counted(job.worker_deaths.into(), "worker", "workers"),
+                job.solo_crashes
             ),
         );
     }

@@ -49,9 +49,9 @@ fn rows(workflow: &Journal) -> Vec<Vec<String>> {
         let key = entry.key.as_ref().map(|key| format!("[{key}]")).unwrap_or_default();
         vec![
             entry.seq.to_string(),
-            entry.op.to_string(),
+            entry.call_kind.to_string(),
             out::plain(&format!("{}{key}", entry.name)),
-            entry.mark.to_string().replace('_', " "),
+            entry.event.to_string().replace('_', " "),
             entry.at.to_string(),
             since.unwrap_or_default(),
             entry.line.as_deref().map(out::plain).unwrap_or_default(),
@@ -78,7 +78,7 @@ fn entry_text(entry: &EntryView) -> String {
         EntryResult::Failure(failure) => return short(&failure.to_string()),
         EntryResult::Payload(value) => value,
     };
-    match (entry.op, entry.mark, value) {
+    match (entry.call_kind, entry.event, value) {
         (_, _, Value::Null) => String::new(),
         (CallKind::Child, CallEvent::Begun, Value::String(id)) => format!("job {id}"),
         (CallKind::Branch, CallEvent::Begun, _) => "opened".to_owned(),

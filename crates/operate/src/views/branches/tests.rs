@@ -51,7 +51,7 @@ fn branch(name: &str, spawned: i64, (done, failed, cancelled): (i64, i64, i64)) 
         spawned,
         counts: BranchCounts { started: done, done, failed, cancelled },
         watch: None,
-        goal: serde_json::to_string(&Merge::all()).ok(),
+        merge_record: serde_json::to_string(&Merge::all()).ok(),
         opened_at: NOW.minus(seconds(60)),
         merged_at: None,
         poll,
@@ -76,7 +76,7 @@ fn orphaned_cancelling_full_and_overdue_branches_have_notes() {
     late.poll.next_at = Some(NOW.minus(seconds(300)));
     assert!(notes(late, State::Waiting).starts_with("overdue: workers should have polled it 5m ago"));
     let watch = BranchWatch { ended: Some(7), ..BranchWatch::default() };
-    let full = Branch { watch: Some(watch), sealed: false, goal: None, ..branch("a", 10, (4, 0, 0)) };
+    let full = Branch { watch: Some(watch), sealed: false, merge_record: None, ..branch("a", 10, (4, 0, 0)) };
     assert!(
         notes(full.clone(), State::Waiting)
             .starts_with("full: the limit of children in flight is reached; more are spawned when 7")

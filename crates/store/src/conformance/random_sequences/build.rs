@@ -222,8 +222,8 @@ fn workflow_writes(draft: &WorkflowDraft, rev: Rev) -> StepWrites {
     let value = |n: u8| Payload { codec: n % 2, bytes: vec![n; usize::from(n)] };
     let entry = |n: u8| JournalEntry {
         seq: rev.0 * 4 + i32::from(n),
-        op: CallKind::ALL[usize::from(n) % CallKind::ALL.len()],
-        mark: CallEvent::ALL[usize::from(n) % CallEvent::ALL.len()],
+        call_kind: CallKind::ALL[usize::from(n) % CallKind::ALL.len()],
+        event: CallEvent::ALL[usize::from(n) % CallEvent::ALL.len()],
         name: format!("call {n}"),
         key: (n == 1).then(|| "key".to_owned()),
         line: (n == 0).then(|| "main.rs:7".to_owned()),

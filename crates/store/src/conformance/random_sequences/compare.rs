@@ -61,9 +61,10 @@ impl Pair {
         }
         let branches = on_both!(self, |store| store.inspect().branches(id));
         for branch in branches.iter().flatten() {
-            for only in [ChildStates::All, ChildStates::Live, ChildStates::Ended, ChildStates::Bad] {
+            for states in [ChildStates::All, ChildStates::Live, ChildStates::Ended, ChildStates::Unsuccessful]
+            {
                 let filter =
-                    BranchChildFilter { job: id, branch: branch.number, only, after: None, limit: 9 };
+                    BranchChildFilter { job: id, branch: branch.number, states, after: None, limit: 9 };
                 on_both!(self, |store| store.inspect().branch_children(&filter));
             }
         }
@@ -153,7 +154,7 @@ async fn holds(store: &Handle, id: JobId) -> Result<Option<Holds>, Error> {
         *affordable_at = BEGIN;
     }
     let waiting = holds.iter_mut().filter_map(|holds| holds.waiting.as_mut());
-    waiting.flat_map(|waiting| &mut waiting.aside).for_each(|signal| signal.number = 0);
+    waiting.flat_map(|waiting| &mut waiting.unreadable).for_each(|signal| signal.number = 0);
     Ok(holds)
 }
 

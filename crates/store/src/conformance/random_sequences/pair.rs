@@ -83,7 +83,7 @@ impl Pair {
             Op::RepeatCommit { which } => {
                 let is_current = |change: &Change| {
                     let mut jobs =
-                        change.step.iter().flat_map(|step| step.children.iter().chain(&step.promoted));
+                        change.writes.iter().flat_map(|step| step.children.iter().chain(&step.promoted));
                     jobs.all(|job| self.is_current(job))
                 };
                 let index = newest(self.commits.len(), *which);
@@ -152,7 +152,7 @@ impl Pair {
             Op::Reap { dead, lapsed, limit, crashes } => {
                 let dead = dead.iter().map(|n| self.worker(*n)).collect();
                 let limit = usize::from(*limit);
-                let request = ReapRequest { dead, lapsed: *lapsed, limit, crashes: u16::from(*crashes) };
+                let request = ReapRequest { dead, lapsed: *lapsed, limit, max_crashes: u16::from(*crashes) };
                 on_both!(self, |store| sorted(store.reap(now, &request)));
             }
             Op::Retire { worker } => {
@@ -338,9 +338,9 @@ impl Pair {
             (job.id, job.epoch, job.rev, job.claim) == (change.job, change.epoch, change.rev, change.claim)
         };
         let (worker, jobs) = self.claimed.iter().rev().find(is_its_claim).cloned()?;
-        let stage = change.step.as_ref().and_then(|step| step.stage.clone());
+        let stage = change.writes.as_ref().and_then(|step| step.stage.clone());
         let counted = |step: &StepWrites| step.items + step.promoted.len() as u32;
-        let items = change.step.as_deref().map_or(0, counted);
+        let items = change.writes.as_deref().map_or(0, counted);
         let after = |job: ClaimedJob| ClaimedJob {
             branch_member: job
                 .branch_member

@@ -108,7 +108,7 @@ impl Pair {
             is_serial: job.settings.is_serial(),
             parent: job.parent,
             branch_member: job.branch_member,
-            step,
+            writes: step,
             outcome: build::outcome(draft, self.stores[0].limits().payload, rev),
         }
     }

@@ -425,8 +425,8 @@ create table transitions (
 create table journal (
     job           uuid not null,
     seq           int4 not null,
-    op            int2 not null,        -- what was called, by number
-    mark          int2 not null,        -- how far it got, by number
+    call_kind            int2 not null,        -- what was called, by number
+    event          int2 not null,        -- how far it got, by number
     at            int8 not null,
     codec         int2 not null,
     name          text not null,

@@ -60,10 +60,10 @@ counted as (
 -- fragment: add_entries
 -- Adds the journal entries of changes that `wrote` has written.
 journaled as (
-    insert into journal (job, seq, op, mark, name, key, source_line, at, codec, payload)
+    insert into journal (job, seq, call_kind, event, name, key, source_line, at, codec, payload)
     select e.* from unnest($10::uuid[], $11::int4[], $12::int2[], $13::int2[], $14::text[], $15::text[],
                            $16::text[], $17::int8[], $18::int2[], $19::bytea[])
-         as e (job, seq, op, mark, name, key, source_line, at, codec, payload)
+         as e (job, seq, call_kind, event, name, key, source_line, at, codec, payload)
     where (e.job in (select id from wrote)) is true
 )
 
@@ -277,7 +277,7 @@ with wrote as (
     where {{next_single_guard}} and {{claim_holds}}
     returning j.id, j.hold, j.serial_key, {{branch_child}}
 ), journaled as (
-    insert into journal (job, seq, op, mark, name, key, source_line, at, codec, payload)
+    insert into journal (job, seq, call_kind, event, name, key, source_line, at, codec, payload)
     select w.id, $10::int4, $11::int2, $12::int2, $13::text, $14::text, $15::text, $16::int8, $17::int2, $18::bytea
     from wrote w
 )

@@ -16,11 +16,11 @@ from jobs j where j.id = $1::uuid
 -- Copies the stage, the data, what is to be undone and the journal before entry $3 of job $1 to its fork $2, and adds an entry that says
 -- so. Walks the primary keys of jobs and journal.
 with copied as (
-    insert into journal (job, seq, op, mark, name, key, source_line, at, codec, payload)
-    select $2::uuid, seq, op, mark, name, key, source_line, at, codec, payload from journal
+    insert into journal (job, seq, call_kind, event, name, key, source_line, at, codec, payload)
+    select $2::uuid, seq, call_kind, event, name, key, source_line, at, codec, payload from journal
     where job = $1::uuid and seq < $3::int4
 ), noted as (
-    insert into journal (job, seq, op, mark, name, at, codec, payload)
+    insert into journal (job, seq, call_kind, event, name, at, codec, payload)
     values ($2, $3, $4::int2, $5::int2, $6::text, $7::int8, $8::int2, $9::bytea)
 )
 update jobs fork

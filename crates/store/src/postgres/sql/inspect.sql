@@ -76,14 +76,14 @@ group by l.version, s.stage, s.next, s.outcome
 
 -- fragment: entries
 -- Entries of a journal as one row of arrays: many small rows would take twice as long to read.
-select array_agg(seq), array_agg(op), array_agg(mark), array_agg(name), array_agg(key), array_agg(source_line), array_agg(at),
+select array_agg(seq), array_agg(call_kind), array_agg(event), array_agg(name), array_agg(key), array_agg(source_line), array_agg(at),
        array_agg(codec), array_agg(payload)
 
 -- name: journal
 -- Reads the entries of a journal after a position, in order, as one row. Walks the primary key.
 {{entries}}
 from (
-    select seq, op, mark, name, key, source_line, at, codec, payload from journal
+    select seq, call_kind, event, name, key, source_line, at, codec, payload from journal
     where job = $1 and seq > $2 order by seq limit $3
 ) e
 
@@ -94,7 +94,7 @@ from unnest($1::uuid[]) as i (id)
 cross join lateral (
     {{entries}}
     from (
-        select seq, op, mark, name, key, source_line, at, codec, payload from journal where job = i.id order by seq
+        select seq, call_kind, event, name, key, source_line, at, codec, payload from journal where job = i.id order by seq
     ) e
 ) a
 

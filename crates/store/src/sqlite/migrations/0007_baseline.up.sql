@@ -340,8 +340,8 @@ create table windlass_transitions (
 create table windlass_journal (
     job           blob not null,
     seq           integer not null,
-    op            integer not null,     -- what was called, by number
-    mark          integer not null,     -- how far it got, by number
+    call_kind            integer not null,     -- what was called, by number
+    event          integer not null,     -- how far it got, by number
     at            integer not null,
     codec         integer not null,
     name          text not null,

@@ -22,5 +22,5 @@ insert into windlass_payloads (job, part, bytes) select ?1, part, bytes from win
 
 -- name: copy_journal
 -- Copies the journal of job ?2 before entry ?3 to its fork ?1. Walks the primary key.
-insert into windlass_journal (job, seq, op, mark, name, key, source_line, at, codec, payload)
-select ?1, seq, op, mark, name, key, source_line, at, codec, payload from windlass_journal where job = ?2 and seq < ?3
+insert into windlass_journal (job, seq, call_kind, event, name, key, source_line, at, codec, payload)
+select ?1, seq, call_kind, event, name, key, source_line, at, codec, payload from windlass_journal where job = ?2 and seq < ?3

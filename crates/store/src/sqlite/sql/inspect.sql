@@ -75,7 +75,7 @@ order by l.version, s.stage, s.next, s.outcome
 -- name: journal
 -- Reads the entries of a journal after a position, in order. The caller stops when it has enough: SQLite plans a statement again
 -- whenever the parameter of a limit changes. Walks the primary key.
-select seq, op, mark, name, key, source_line, at, codec, payload from windlass_journal where job = ?1 and seq > ?2 order by seq
+select seq, call_kind, event, name, key, source_line, at, codec, payload from windlass_journal where job = ?1 and seq > ?2 order by seq
 
 -- name: context
 -- Reads the values of a workflow's context, by name. Walks the primary key.

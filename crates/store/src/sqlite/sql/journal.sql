@@ -2,7 +2,7 @@
 
 -- name: append
 -- Adds an entry to a journal. Its position must be free: a taken one is refused.
-insert into windlass_journal (job, seq, op, mark, name, key, source_line, at, codec, payload)
+insert into windlass_journal (job, seq, call_kind, event, name, key, source_line, at, codec, payload)
 values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)
 
 -- name: forget_entries

@@ -50,6 +50,6 @@ pub(crate) async fn make_suspects(engine: &Engine, kind: &str, jobs: usize) {
     let request =
         ClaimRequest { worker: id, number, queue, kinds, limit: jobs, solo: false, settled: vec![] };
     assert_eq!(store.claim(None, &request).await.expect("claimed").jobs.len(), jobs);
-    let request = ReapRequest { dead: vec![id], lapsed: false, limit: 9, crashes: 3 };
+    let request = ReapRequest { dead: vec![id], lapsed: false, limit: 9, max_crashes: 3 };
     assert_eq!(store.reap(None, &request).await.expect("reaped").returned, jobs);
 }

@@ -352,8 +352,8 @@ async fn a_block_that_kills_its_worker_is_split_at_once(on: On) {
     for child in engine.inspect().children(job.id(), None, 99).await.expect("children") {
         assert_eq!(child.state, windlass::State::Done);
         let child = engine.inspect().job(child.id).await.expect("read").expect("the job exists");
-        assert!(child.deaths <= 1, "{} deaths of a block that was not split", child.deaths);
-        let place = child.place.expect("a child of the branch");
+        assert!(child.worker_deaths <= 1, "{} deaths of a block that was not split", child.worker_deaths);
+        let place = child.position.expect("a child of the branch");
         left.extend((place.items > 0).then_some((place.item, place.items)));
     }
     assert_eq!(left.iter().map(|(_, items)| items).sum::<u32>(), 50, "{left:?}");

@@ -230,7 +230,7 @@ async fn children_become_due_at_their_rate(on: On) {
                 let of = BranchChildFilter {
                     job: job.id(),
                     branch: number,
-                    only: ChildStates::All,
+                    states: ChildStates::All,
                     after: None,
                     limit: 99,
                 };

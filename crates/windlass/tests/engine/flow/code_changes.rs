@@ -99,7 +99,7 @@ edition!(Keeping, flow, {
 fn differing(checked: &Checked) -> Vec<String> {
     let line = |call: &windlass::ChangedCall| {
         let undo = if call.undo { " with an undo" } else { "" };
-        format!("{:?} {}{undo}", call.how, call.name)
+        format!("{:?} {}{undo}", call.change, call.name)
     };
     checked.changed.iter().map(line).collect()
 }

@@ -527,8 +527,9 @@ async fn the_newest_value_of_a_context_survives_every_crash(on: On) {
                 lab.run().await;
                 let seen = (lab.context::<_, u32>(job, "x").await, lab.context::<_, u32>(job, "ticks").await);
                 let journal = lab.journal(job).await;
-                let left =
-                    journal.iter().filter(|entry| entry.op == windlass::model::journal::CallKind::Context);
+                let left = journal
+                    .iter()
+                    .filter(|entry| entry.call_kind == windlass::model::journal::CallKind::Context);
                 let (x, ticks) = (seen.0, seen.1.map(|ticks| ticks.min(4)));
                 (lab.result(job).await.map_err(|error| error.to_string()), x, ticks, left.count())
             },
@@ -589,7 +590,7 @@ async fn undos_survive_every_crash(on: On) {
                         .journal(job)
                         .await
                         .into_iter()
-                        .filter(|entry| entry.mark == windlass::model::journal::CallEvent::Undone)
+                        .filter(|entry| entry.event == windlass::model::journal::CallEvent::Undone)
                         .map(|entry| entry.key.unwrap_or_default())
                         .collect();
                     let message = match lab.result(job).await {

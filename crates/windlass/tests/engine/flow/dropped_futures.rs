@@ -63,7 +63,7 @@ async fn a_worker_that_is_declared_dead_during_a_commit_commits_again() {
     until("its commit waits", async || commits.waiting.load(Ordering::SeqCst) > 0).await;
     // The worker is declared dead while its step is being committed: the future is dropped there.
     let worker = engine.worker().await.expect("it works");
-    let request = ReapRequest { dead: vec![worker], lapsed: false, limit: 99, crashes: 99 };
+    let request = ReapRequest { dead: vec![worker], lapsed: false, limit: 99, max_crashes: 99 };
     engine.store().reap(None, &request).await.expect("reaped");
     until("it has a new id", async || engine.worker().await != Some(worker)).await;
     tokio::time::sleep(Duration::from_millis(50)).await;

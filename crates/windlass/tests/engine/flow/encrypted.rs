@@ -154,7 +154,8 @@ async fn no_payload_of_a_workflow_can_be_read_in_the_store(on: On) {
     lab.run().await;
     let forked = lab.job::<String>(fork);
     assert_eq!(lab.context::<_, String>(forked, "same_in_tick").await.as_deref(), Some(SECRET));
-    let kept = lab.journal(forked).await.into_iter().filter(|entry| entry.op == CallKind::Context).count();
+    let kept =
+        lab.journal(forked).await.into_iter().filter(|entry| entry.call_kind == CallKind::Context).count();
     assert!(kept < 10, "{kept} values are kept of 13 ticks");
     let branches = engine.inspect().branches(job.id()).await.expect("branches");
     assert!(branches.iter().all(|branch| branch.cursor.as_ref().is_none_or(|cursor| cursor.codec == 78)));

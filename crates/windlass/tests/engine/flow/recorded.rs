@@ -247,7 +247,7 @@ async fn a_journal_is_encoded_with_the_codec(on: On) {
     assert_eq!(lab.result(job).await.expect("done"), "secretsecretsecret");
     for entry in lab.journal(job).await {
         let kept = String::from_utf8_lossy(&entry.payload.bytes).into_owned();
-        assert!(!kept.contains("secret"), "{} {}: {kept}", entry.op, entry.name);
+        assert!(!kept.contains("secret"), "{} {}: {kept}", entry.call_kind, entry.name);
     }
     assert_eq!(lab.context::<_, String>(job, "inner").await.as_deref(), Some("secret"));
     assert_eq!(lab.context::<_, String>(job, "outer").await.as_deref(), Some("secret"));
@@ -303,8 +303,8 @@ async fn a_slow_step_does_not_delay_a_concurrent_wait(on: On) {
     let journal = engine.inspect().journal(job.id(), None, 99).await.expect("a journal");
     let ends: Vec<(CallKind, &str)> = journal
         .iter()
-        .filter(|entry| entry.mark == CallEvent::Done)
-        .map(|entry| (entry.op, entry.name.as_str()))
+        .filter(|entry| entry.event == CallEvent::Done)
+        .map(|entry| (entry.call_kind, entry.name.as_str()))
         .collect();
     assert_eq!(ends, [(CallKind::Signal, "ask"), (CallKind::Step, "answer"), (CallKind::Step, "slow")]);
     engine.stop().await;

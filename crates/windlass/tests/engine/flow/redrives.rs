@@ -177,7 +177,7 @@ async fn listed(engine: &Engine, job: JobId, only: ChildStates, page: usize) -> 
                 None => return found,
             }
         }
-        mark = items.mark();
+        mark = items.position();
     }
 }
 
@@ -199,7 +199,7 @@ async fn packed_children_are_listed_one_by_one(on: On) {
         let nine = item("9");
         assert_eq!((nine.state, nine.block), (State::Failed, None), "it was promoted");
         assert_eq!(nine.failure.as_ref().expect("an error").message, "piece 9 is broken");
-        assert_eq!(listed(&engine, job.id(), ChildStates::Bad, page).await.len(), 9);
+        assert_eq!(listed(&engine, job.id(), ChildStates::Unsuccessful, page).await.len(), 9);
         assert_eq!(listed(&engine, job.id(), ChildStates::Ended, page).await.len(), 96);
         assert_eq!(listed(&engine, job.id(), ChildStates::Live, page).await.len(), 0);
     }

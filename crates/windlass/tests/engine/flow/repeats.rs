@@ -78,7 +78,8 @@ struct Year {
 
 async fn missed_of(lab: &Lab, job: Beating) -> Vec<Missed> {
     let is_summary = |entry: &JournalEntry| {
-        entry.op == CallKind::Repeat && entry.key.as_ref().is_some_and(|key| key.starts_with("missed "))
+        entry.call_kind == CallKind::Repeat
+            && entry.key.as_ref().is_some_and(|key| key.starts_with("missed "))
     };
     let journal = lab.journal(job).await;
     assert!(journal.len() < 20, "{journal:#?}");

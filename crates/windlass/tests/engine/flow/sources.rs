@@ -74,7 +74,7 @@ async fn rows_of_a_table_become_children(on: On) {
     let mut items = Vec::new();
     for child in &children {
         let child = engine.inspect().job(child.id).await.expect("read").expect("the job exists");
-        items.push(child.place.expect("a child").key("october"));
+        items.push(child.position.expect("a child").key("october"));
     }
     let expected: Vec<String> = (1..=10).map(|n| format!("october$orders$order_{}", 20 * n)).collect();
     assert_eq!(items, expected);

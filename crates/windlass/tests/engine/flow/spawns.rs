@@ -378,7 +378,7 @@ async fn a_source_that_changes_diverges(on: On) {
         }
         let journal = lab.journal(job).await;
         let recorded: Vec<(CallEvent, &str)> =
-            journal.iter().map(|entry| (entry.mark, entry.name.as_str())).collect();
+            journal.iter().map(|entry| (entry.event, entry.name.as_str())).collect();
         assert_eq!(
             recorded,
             [(CallEvent::DoneWithUndo, "pay"), (CallEvent::Begun, "changing")],

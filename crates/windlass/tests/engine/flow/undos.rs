@@ -90,7 +90,7 @@ async fn lab(on: On) -> (crate::common::TestStore, Lab) {
 /// The keys of the steps that were undone, in order.
 async fn undone(lab: &Lab, job: windlass::testing::LabJob<Vec<String>>) -> Vec<String> {
     let journal = lab.journal(job).await;
-    let undone = journal.into_iter().filter(|entry| entry.mark == CallEvent::Undone);
+    let undone = journal.into_iter().filter(|entry| entry.event == CallEvent::Undone);
     undone.map(|entry| entry.key.unwrap_or_default()).collect()
 }
 
@@ -124,7 +124,7 @@ async fn a_job_that_fails_as_poison_is_undone(on: On) {
     lab.crash().await;
     until("it is there again", async || times(format!("{}/slow", job.id())) == 2).await;
     let worker = lab.engine().await.worker().await.expect("it works");
-    let request = ReapRequest { dead: vec![worker], lapsed: false, limit: 99, crashes: 1 };
+    let request = ReapRequest { dead: vec![worker], lapsed: false, limit: 99, max_crashes: 1 };
     let reaped = lab.engine().await.store().reap(None, &request).await.expect("reaped");
     assert_eq!(reaped.poisoned, 1);
     lab.crash().await;
@@ -369,7 +369,7 @@ async fn names_step_not_undone(lab: &Lab, job: windlass::testing::LabJob<Vec<Str
     let journal = lab.journal(job).await;
     let left: Vec<&str> = journal
         .iter()
-        .filter(|entry| entry.mark == CallEvent::NotUndone)
+        .filter(|entry| entry.event == CallEvent::NotUndone)
         .map(|entry| entry.name.as_str())
         .collect();
     assert_eq!(left, ["charge"]);

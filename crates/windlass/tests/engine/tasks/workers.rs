@@ -172,7 +172,7 @@ async fn jobs_of_a_dead_predecessor_run_at_once(url: &str) {
     assert_eq!(job.result().await.expect("done"), 5);
     assert!(began.elapsed() < Duration::from_secs(10), "long before the lease of an hour");
     let seen = view(&engine, job.id()).await;
-    assert_eq!((seen.deaths, seen.crashes, seen.summary.attempts), (1, 0, 0));
+    assert_eq!((seen.worker_deaths, seen.solo_crashes, seen.summary.attempts), (1, 0, 0));
     engine.stop().await;
 }
 
@@ -184,7 +184,7 @@ async fn jobs_of_a_dropped_engine_run_again_at_once(url: &str) {
     drop(dropped);
     let engine = started(url).await;
     until("it runs again", async || engine.counts().started == 1).await;
-    assert_eq!(view(&engine, job).await.deaths, 1);
+    assert_eq!(view(&engine, job).await.worker_deaths, 1);
     drop(engine);
 }
 
@@ -202,7 +202,7 @@ async fn a_claim_whose_answer_was_lost_is_released(url: &str) {
     assert_eq!(engine.store().claim(None, &request).await.expect("claimed").jobs.len(), 1);
     until("it is ready again", async || view(&engine, job.id()).await.summary.state == State::Ready).await;
     let seen = view(&engine, job.id()).await;
-    assert_eq!((seen.summary.attempts, seen.deaths, seen.epoch.0), (0, 0, 1));
+    assert_eq!((seen.summary.attempts, seen.worker_deaths, seen.epoch.0), (0, 0, 1));
     engine.stop().await;
 }
 
@@ -235,7 +235,7 @@ async fn a_worker_keeps_its_lease_while_every_thread_is_blocked(url: &str) {
     let jobs = engine.submit_all((0..6).map(|_| Do(Act::Block(2_500)))).await.expect("submitted");
     for job in jobs {
         engine.result::<u64>(job.id).await.expect("done");
-        assert_eq!(view(&engine, job.id).await.deaths, 0, "the worker was not declared dead");
+        assert_eq!(view(&engine, job.id).await.worker_deaths, 0, "the worker was not declared dead");
     }
     engine.stop().await;
     over.send(()).expect("received");

@@ -36,10 +36,10 @@ fn state() -> RunState {
     RunState::new(Journal::default(), Vec::new())
 }
 
-fn call(state: &mut RunState, op: CallKind, name: &str, start: Start) -> usize {
+fn call(state: &mut RunState, call_kind: CallKind, name: &str, start: Start) -> usize {
     let line = Location::caller();
-    let ident = state.check_call(op, name, None, line).expect("a new name");
-    state.add(ident, op, line, start)
+    let ident = state.check_call(call_kind, name, None, line).expect("a new name");
+    state.add(ident, call_kind, line, start)
 }
 
 fn step(state: &mut RunState, name: &str) -> usize {
@@ -114,8 +114,8 @@ fn the_end_of_a_step_is_committed_before_it_is_delivered() {
 fn recorded_ends_are_delivered_one_at_a_time_in_the_order_of_the_journal() {
     let entry = |seq, name: &str| JournalEntry {
         seq,
-        op: CallKind::Step,
-        mark: CallEvent::Done,
+        call_kind: CallKind::Step,
+        event: CallEvent::Done,
         name: name.to_owned(),
         key: None,
         line: None,
@@ -217,7 +217,7 @@ fn a_wait_for_a_signal_fails_when_its_time_is_over() {
     state.inbox.is_current = true;
     woken(state.decide(POLLED, &inputs(0)));
     assert_eq!(woken(state.decide(POLLED, &inputs(5))), [id]);
-    assert_eq!(state.pending.entries.last().map(|entry| entry.mark), Some(CallEvent::Failed));
+    assert_eq!(state.pending.entries.last().map(|entry| entry.event), Some(CallEvent::Failed));
 }
 
 #[test]
