@@ -276,9 +276,9 @@ pub async fn a_paused_parent_is_not_claimed_when_a_child_ends(store: Handle) {
 
 pub async fn children_that_are_not_put_in_send_no_signal(store: Handle) {
     let me = worker(&store, 9).await;
-    submit(&store, &[NewJob { key: Some("k".into()), ..job_in(40, KIND, "other") }]).await;
+    submit(&store, &[NewJob { key: Some("k".into()), ..job_in(40, KIND, "bulk") }]).await;
     let (first, parent) = running_parent(&store, &[NewJob { key: Some("k".into()), ..job(2) }]).await;
-    let request = crate::ClaimRequest { queue: "other".into(), ..claim_request(me, 1, 9) };
+    let request = crate::ClaimRequest { queue: "bulk".into(), ..claim_request(me, 1, 9) };
     let other = claim(&store, at(2), &request).await.remove(0);
     assert_eq!((other.id, other.parent), (id(40), None));
     commit(&store, 3, change(me, &other, done("x"))).await;

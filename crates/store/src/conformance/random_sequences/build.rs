@@ -16,7 +16,7 @@ use super::{
     ops::{BranchDraft, ChangeDraft, JobDraft, StepDraft, WorkflowDraft},
 };
 
-pub(super) const QUEUES: [&str; 2] = ["main", "other"];
+pub(super) const QUEUES: [&str; 2] = ["main", "bulk"];
 pub(super) const STAGES: [&str; 2] = ["First", "Second"];
 const NAMES: [&str; 3] = ["go", "stop", "other"];
 /// Size of data that SQLite keeps outside the job's row.
