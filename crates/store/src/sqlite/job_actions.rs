@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use rusqlite::params;
 use windlass_model::{
-    Epoch, JobId, Location, Rev, Settings, State, Time, Unwind, WorkerId, rank::AGEING_SPAN,
+    Epoch, JobId, Location, Rev, Settings, State, Time, Unwind, WorkerId, job::deadline_after_revival,
+    rank::AGEING_SPAN,
 };
 
 use super::{
@@ -202,7 +203,7 @@ fn revive(tx: &Tx<'_>, now: Time, job: JobRow) -> Result<ControlOutcome, Error> 
         }
         unique::take(tx, job.kind, &unique.key, placement.id)?;
     }
-    let deadline_at = placement.deadline_at.map(|at| now.plus(at.since(job.submitted_at)));
+    let deadline_at = placement.deadline_at.map(|at| deadline_after_revival(at, job.submitted_at, now));
     let params = params![placement.id.as_bytes(), now.micros(), deadline_at.map(Time::micros)];
     tx.execute(sql::control::REVIVE, params)?;
     if let Some(at) = deadline_at {
