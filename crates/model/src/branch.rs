@@ -172,6 +172,13 @@ pub struct PollInterval {
     pub max: Duration,
 }
 
+impl PollInterval {
+    /// Returns the interval of a watch, or the default for a branch that is not watched.
+    pub fn of(watch: Option<&BranchWatch>) -> PollInterval {
+        watch.map(|watch| watch.poll_interval).unwrap_or_default()
+    }
+}
+
 impl Default for PollInterval {
     fn default() -> PollInterval {
         PollInterval { min: Duration::from_secs(5), max: Duration::from_secs(300) }
@@ -248,6 +255,14 @@ mod tests {
         assert!(watch(Some(5), Some(2), None).is_met(&counts));
         assert!(watch(None, None, Some(6)).is_met(&counts));
         assert!(watch(None, None, Some(0)).is_met(&BranchCounts::default()), "nothing to wait for");
+    }
+
+    #[test]
+    fn a_branch_that_is_not_watched_has_the_default_interval() {
+        let poll_interval = PollInterval { min: Duration::from_secs(1), max: Duration::from_secs(2) };
+        let watch = BranchWatch { poll_interval, ..BranchWatch::default() };
+        assert_eq!(PollInterval::of(Some(&watch)), poll_interval);
+        assert_eq!(PollInterval::of(None), PollInterval::default());
     }
 
     #[test]

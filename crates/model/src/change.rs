@@ -227,8 +227,8 @@ impl Outcome {
             Outcome::Retry { .. } => Event::Retry,
             Outcome::Cancelled(_) => Event::Cancel,
             Outcome::Next => Event::Step,
-            Outcome::Wait(Wait { condition: WaitCondition::Nothing, .. }) => Event::Yield,
-            Outcome::Wait(_) => Event::Park,
+            Outcome::Wait(wait) if wait.parks() => Event::Park,
+            Outcome::Wait(_) => Event::Yield,
         }
     }
 

@@ -163,6 +163,13 @@ impl NewJob {
         }
     }
 
+    /// Returns the parent whose wait counts its end, and the revision that waits for it; `None` if it has no parent, its end is sent
+    /// as a signal, or its branch counts it.
+    pub fn counting_parent(&self) -> Option<(JobId, Rev)> {
+        let parent_rev = self.parent_rev.filter(|parent_rev| *parent_rev != Rev::SIGNALLED);
+        self.parent.zip(parent_rev)
+    }
+
     /// Returns the number of payload bytes.
     pub fn bytes(&self) -> usize {
         let signals = self.signals.iter().map(|signal| signal.payload.bytes.len());
@@ -210,6 +217,11 @@ impl NewJob {
             fault: None,
         }
     }
+}
+
+/// Returns the deadline of a job that is retried by hand now: as far away as it was at its submit.
+pub fn deadline_after_revival(deadline_at: Time, submitted_at: Time, now: Time) -> Time {
+    now.plus(deadline_at.since(submitted_at))
 }
 
 /// Returns 128 bits of a hash over the kind and the plain input, by which a store tells whether two inputs are the same.
@@ -429,6 +441,26 @@ mod tests {
         let outcome = |digest| SubmitOutcome::of_same_key(&one, other.id, digest);
         assert_eq!(outcome(&one.digest), SubmitOutcome::Existing { id: other.id, same_input: true });
         assert_eq!(outcome(&other.digest), SubmitOutcome::Existing { id: other.id, same_input: false });
+    }
+
+    #[test]
+    fn a_wait_counts_children_that_neither_signal_their_end_nor_are_in_a_branch() {
+        let parent = job(9).id;
+        let child = |parent_rev| NewJob { parent: Some(parent), parent_rev, ..job(1) };
+        assert_eq!(child(Some(Rev(4))).counting_parent(), Some((parent, Rev(4))));
+        assert_eq!(child(Some(Rev::SIGNALLED)).counting_parent(), None);
+        assert_eq!(child(None).counting_parent(), None, "its branch counts it");
+        assert_eq!(job(1).counting_parent(), None);
+    }
+
+    #[test]
+    fn a_revival_moves_the_deadline_with_it() {
+        assert_eq!(deadline_after_revival(Time(500), Time(200), Time(1_000)), Time(1_300));
+        assert_eq!(
+            deadline_after_revival(Time(100), Time(200), Time(1_000)),
+            Time(1_000),
+            "it was past at once"
+        );
     }
 
     #[test]

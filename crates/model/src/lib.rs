@@ -84,7 +84,7 @@ pub use rate::{RateCharge, RateLimit};
 pub use retry::Retry;
 pub use schedule::Schedule;
 pub use serial::Serial;
-pub use state::{Event, State};
+pub use state::{Event, Location, State};
 pub use time::Time;
 pub use unique::{Conflict, States, Unique};
 pub use wait::{NewSignal, Signal, UnreadableSignal, Wait, WaitCondition};

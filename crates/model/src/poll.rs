@@ -147,6 +147,16 @@ impl BranchPoll {
         self.missing > 0 && self.at.is_some() && self.counted_at == self.at
     }
 
+    /// Returns when the branch is polled next. `to_cancel`: its live children are being cancelled, and the caller is reminded of that
+    /// after `cancel_again`. Otherwise it is polled while its parent watches it.
+    pub fn next_poll_at(&self, to_cancel: bool, is_watched: bool, cancel_again: Duration) -> Option<Time> {
+        match (to_cancel, is_watched) {
+            (true, _) => self.at.map(|at| at.plus(cancel_again)),
+            (false, true) => self.next_at,
+            (false, false) => None,
+        }
+    }
+
     /// Records that this poll put back `lost` children. If there may be more, the next poll searches again.
     pub fn add_redelivered(&mut self, lost: usize) {
         if lost > 0 {
@@ -281,6 +291,17 @@ mod tests {
         };
         assert_eq!(interval(99_999), 10.0, "one has never started");
         assert_eq!(interval(100_000), 300.0, "all have started, and none is claimed");
+    }
+
+    #[test]
+    fn a_branch_is_polled_while_children_are_cancelled_or_it_is_watched() {
+        let poll = BranchPoll::default().next(&sample(10, 0, 0, 0), BOUNDS);
+        let next_at =
+            |to_cancel, is_watched| poll.next_poll_at(to_cancel, is_watched, Duration::from_secs(15));
+        assert_eq!(next_at(true, false), Some(Time(25_000_000)));
+        assert_eq!(next_at(true, true), Some(Time(25_000_000)), "however long the interval is");
+        assert_eq!(next_at(false, true), Some(Time(15_000_000)));
+        assert_eq!(next_at(false, false), None);
     }
 
     #[test]

@@ -186,6 +186,59 @@ impl BucketLevel {
     }
 }
 
+/// A bucket while one claim takes jobs by rank.
+///
+/// Jobs of a limit that was lifted cost nothing. Otherwise the bucket pays for one job after the other; from the first job that it
+/// cannot pay for, all jobs of the limit wait, however light they are.
+#[derive(Clone, Debug)]
+pub struct ClaimBucket {
+    limit: RateLimit,
+    level: BucketLevel,
+    is_lifted: bool,
+    is_charged: bool,
+    refill_at: Option<Time>,
+}
+
+impl ClaimBucket {
+    /// Makes the bucket of a claim at `now` from the level that is stored.
+    pub fn new(limit: RateLimit, level: BucketLevel, is_lifted: bool, now: Time) -> ClaimBucket {
+        let level = level.refilled(&limit, now);
+        ClaimBucket { limit, level, is_lifted, is_charged: false, refill_at: None }
+    }
+
+    /// Returns at most how many jobs it can pay for; `None` if the limit was lifted. A job costs at least one token.
+    pub fn affordable_jobs(&self) -> Option<usize> {
+        (!self.is_lifted).then(|| usize::try_from(self.level.tokens(&self.limit)).unwrap_or(0))
+    }
+
+    /// Pays for the next job by rank. Returns whether the claim may take the job.
+    pub fn pay(&mut self, weight: u32) -> bool {
+        if self.is_lifted || self.refill_at.is_some() {
+            return self.is_lifted;
+        }
+        match self.level.charged(&self.limit, weight) {
+            Some(level) => (self.level, self.is_charged) = (level, true),
+            None => self.refill_at = Some(self.level.next_claim_at(&self.limit, weight)),
+        }
+        self.refill_at.is_none()
+    }
+
+    /// Returns when to claim again for jobs that wait; `None` if none does.
+    pub fn refill_at(&self) -> Option<Time> {
+        self.refill_at
+    }
+
+    /// Returns the level after what it paid.
+    pub fn level(&self) -> BucketLevel {
+        self.level
+    }
+
+    /// Whether it has paid for a job, so that the store must write its level.
+    pub fn is_charged(&self) -> bool {
+        self.is_charged
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -215,6 +268,46 @@ mod tests {
         }
         let total: u32 = admitted.iter().map(|(_, weight)| weight).sum();
         assert!(total >= 7 * 14, "{total} in 15 s");
+    }
+
+    #[test]
+    fn a_claim_takes_jobs_by_rank_until_one_cannot_be_paid_for() {
+        let limit = RateLimit::per_second("api", 1).burst(5);
+        let mut bucket = ClaimBucket::new(limit.clone(), BucketLevel::full(&limit, BEGIN), false, BEGIN);
+        assert_eq!(
+            (bucket.affordable_jobs(), bucket.is_charged(), bucket.refill_at()),
+            (Some(5), false, None)
+        );
+        assert!(bucket.pay(2) && bucket.pay(1) && bucket.is_charged());
+        assert!(!bucket.pay(3), "two tokens are left");
+        assert!(!bucket.pay(1), "a lighter job does not overtake it");
+        assert_eq!(
+            bucket.refill_at(),
+            Some(BEGIN.plus(Duration::from_secs(1))),
+            "when three tokens are there"
+        );
+        assert_eq!(bucket.level().tokens(&limit), 2, "what waits is not charged");
+    }
+
+    #[test]
+    fn a_bucket_that_pays_nothing_need_not_be_written() {
+        let limit = RateLimit::per_second("api", 1);
+        let empty = BucketLevel { units: 0, at: BEGIN };
+        let mut bucket = ClaimBucket::new(limit.clone(), empty, false, BEGIN);
+        assert_eq!(bucket.affordable_jobs(), Some(0));
+        assert!(!bucket.pay(1) && !bucket.is_charged());
+        let mut refilled = ClaimBucket::new(limit, empty, false, BEGIN.plus(Duration::from_secs(1)));
+        assert!(refilled.pay(1), "it has gained a token since");
+    }
+
+    #[test]
+    fn jobs_of_a_lifted_limit_cost_nothing() {
+        let limit = RateLimit::per_second("api", 1);
+        let empty = BucketLevel { units: 0, at: BEGIN };
+        let mut bucket = ClaimBucket::new(limit, empty, true, BEGIN);
+        assert_eq!(bucket.affordable_jobs(), None);
+        assert!((0..9).all(|_| bucket.pay(1)));
+        assert_eq!((bucket.is_charged(), bucket.refill_at(), bucket.level()), (false, None, empty));
     }
 
     #[test]

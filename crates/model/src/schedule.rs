@@ -7,10 +7,30 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     Calendar, Invalid, JobId, KindVersion, Limits, NewJob, Payload, Serial, Settings, Time, When,
-    calendar::{CatchUp, Overlap},
+    calendar::{CatchUp, Missed, Overlap, plan},
     job::digest,
     limits,
 };
+
+/// How many ticks of one schedule fire in one transaction: few enough to end soon. The next call fires the rest.
+pub const MAX_TICKS: usize = 100;
+
+/// Why ticks were missed, as it is stored: no worker was running.
+pub const MISSED_WITHOUT_WORKER: &str = "no worker was running";
+
+/// Why ticks were missed, as it is stored: their overlap policy is [`Overlap::Skip`].
+pub const MISSED_BY_OVERLAP: &str = "the job before had not ended";
+
+/// What a schedule does with the ticks that are due.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct DueTicks {
+    /// The ticks that fire, oldest first.
+    pub fire: Vec<Time>,
+    /// The ticks that are missed, and why.
+    pub missed: Vec<(Missed, &'static str)>,
+    /// The first tick that is not handled yet.
+    pub next_at: Option<Time>,
+}
 
 /// A calendar, and the job to submit at each of its ticks.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -105,6 +125,33 @@ impl Schedule {
         }
     }
 
+    /// Decides what it does with its ticks from `next_at` up to now. `is_busy`: its last job has not ended.
+    ///
+    /// If its overlap policy is [`Overlap::Skip`], the first tick that fires blocks those after it, and its last job blocks all.
+    pub fn due_ticks(&self, next_at: Time, now: Time, is_busy: bool) -> DueTicks {
+        let plan = plan(&self.calendar, self.catch_up, next_at, now, MAX_TICKS);
+        let (mut fire, mut missed) = (plan.fire, Vec::new());
+        missed.extend(plan.missed.map(|missed| (missed, MISSED_WITHOUT_WORKER)));
+        if self.overlap == Overlap::Skip {
+            let skipped = fire.split_off(usize::from(!is_busy).min(fire.len()));
+            if let (Some(from), Some(to)) = (skipped.first(), skipped.last()) {
+                let count = skipped.len() as u64;
+                let skipped = Missed { from: *from, to: *to, count, at_least: false };
+                missed.push((skipped, MISSED_BY_OVERLAP));
+            }
+        }
+        DueTicks { fire, missed, next_at: plan.next_at }
+    }
+
+    /// Returns the next tick of a schedule that is set now. `previous` is what is stored under its name, with its next tick: if the
+    /// calendar stays the same, no tick is skipped and none fires twice.
+    pub fn next_at_when_set(&self, previous: Option<(&Schedule, Option<Time>)>, now: Time) -> Option<Time> {
+        match previous {
+            Some((previous, next_at)) if previous.calendar == self.calendar => next_at,
+            _ => self.calendar.next_after(now),
+        }
+    }
+
     /// Returns the serial key by which jobs of this schedule wait for each other.
     pub fn serial_key(&self) -> String {
         format!("{}schedule/{}", limits::RESERVED_PREFIX, self.name)
@@ -141,6 +188,52 @@ mod tests {
         let other = Schedule { name: "other".into(), ..schedule() };
         assert_ne!(schedule().job(one).id, other.job(one).id);
         assert_eq!(schedule().job(one).settings.tick, Some(one));
+    }
+
+    /// Some hours after 1970.
+    fn hours(hours: i64) -> Time {
+        Time(hours * 3_600_000_000)
+    }
+
+    #[test]
+    fn ticks_that_are_due_fire_or_are_recorded_as_missed() {
+        let newest = schedule().due_ticks(hours(1), hours(3), false);
+        assert_eq!((newest.fire, newest.next_at), (vec![hours(3)], Some(hours(4))));
+        let [(missed, why)] = newest.missed[..] else { panic!("{:?}", newest.missed) };
+        assert_eq!(
+            (missed.from, missed.to, missed.count, why),
+            (hours(1), hours(2), 2, MISSED_WITHOUT_WORKER)
+        );
+        let none = schedule().due_ticks(hours(4), hours(3), false);
+        assert_eq!(none, DueTicks { next_at: Some(hours(4)), ..DueTicks::default() });
+    }
+
+    #[test]
+    fn a_tick_is_skipped_while_the_job_before_has_not_ended() {
+        let catch_up = CatchUp::All { window: std::time::Duration::from_secs(86_400) };
+        let fires = |overlap, is_busy| {
+            let ticks = Schedule { overlap, catch_up, ..schedule() }.due_ticks(hours(1), hours(3), is_busy);
+            let missed: Vec<_> =
+                ticks.missed.iter().map(|(missed, why)| (missed.from, missed.count, *why)).collect();
+            (ticks.fire.len(), missed)
+        };
+        assert_eq!(fires(Overlap::Skip, false), (1, vec![(hours(2), 2, MISSED_BY_OVERLAP)]));
+        assert_eq!(fires(Overlap::Skip, true), (0, vec![(hours(1), 3, MISSED_BY_OVERLAP)]));
+        for overlap in [Overlap::Allow, Overlap::Queue, Overlap::CancelPrevious] {
+            assert_eq!(fires(overlap, true), (3, Vec::new()), "{overlap:?}");
+        }
+    }
+
+    #[test]
+    fn a_schedule_that_keeps_its_calendar_keeps_its_next_tick() {
+        let now = Time(hours(5).0 + 1);
+        assert_eq!(schedule().next_at_when_set(None, now), Some(hours(6)), "a new one");
+        let same = Schedule { priority: 3, ..schedule() };
+        assert_eq!(same.next_at_when_set(Some((&schedule(), Some(hours(4)))), now), Some(hours(4)));
+        assert_eq!(same.next_at_when_set(Some((&schedule(), None)), now), None, "it has no more ticks");
+        let calendar = Calendar::every(2, Unit::Hours).expect("valid");
+        let other = Schedule { calendar, ..schedule() };
+        assert_eq!(other.next_at_when_set(Some((&schedule(), Some(hours(4)))), now), Some(hours(6)));
     }
 
     #[test]

@@ -123,6 +123,29 @@ impl State {
     }
 }
 
+/// Where a live job is. More than one may hold: a parked job with a timeout is among the timers too.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Location {
+    /// It is parked.
+    pub is_parked: bool,
+    /// It is in the ready set, waits for a slot of its serial key, or is held.
+    pub is_ready: bool,
+    /// A timer makes it ready.
+    pub is_scheduled: bool,
+}
+
+impl Location {
+    /// Returns the state of a live job that is here. One that is nowhere is claimed.
+    pub const fn state(self) -> State {
+        match self {
+            Location { is_parked: true, .. } => Waiting,
+            Location { is_ready: true, .. } => Ready,
+            Location { is_scheduled: true, .. } => Scheduled,
+            _ => Running,
+        }
+    }
+}
+
 impl Event {
     /// All events.
     pub const ALL: [Event; 16] = [
@@ -176,6 +199,18 @@ mod tests {
         for (i, (from, on, _)) in TRANSITIONS.iter().enumerate() {
             assert!(!TRANSITIONS[i + 1..].iter().any(|(f, o, _)| (f, o) == (from, on)), "{from} {on:?}");
         }
+    }
+
+    #[test]
+    fn where_a_live_job_is_decides_its_state() {
+        let state =
+            |is_parked, is_ready, is_scheduled| Location { is_parked, is_ready, is_scheduled }.state();
+        assert_eq!(state(false, false, false), Running, "only its claim has it");
+        assert_eq!(state(false, false, true), Scheduled);
+        assert_eq!(state(false, true, false), Ready);
+        assert_eq!(state(false, true, true), Ready);
+        assert_eq!(state(true, false, false), Waiting);
+        assert_eq!(state(true, false, true), Waiting, "parked with a timeout");
     }
 
     #[test]

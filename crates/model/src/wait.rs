@@ -66,6 +66,16 @@ impl Wait {
     /// Gives up the slot to others, and continues as soon as one is free.
     pub const YIELD: Wait = Wait { condition: WaitCondition::Nothing, timeout: None };
 
+    /// Whether it parks the job. One that waits for nothing only gives up its slot, and its timeout has no effect.
+    pub fn parks(&self) -> bool {
+        self.condition != WaitCondition::Nothing
+    }
+
+    /// Returns when the wait of a job times out that parks now; `None` if it waits for ever or does not park.
+    pub fn until(&self, now: Time) -> Option<Time> {
+        self.timeout.filter(|_| self.parks()).map(|timeout| now.plus(timeout))
+    }
+
     /// Checks the timeout and the names.
     pub fn check(&self) -> Result<(), Invalid> {
         if let Some(timeout) = self.timeout {
@@ -184,6 +194,12 @@ impl NewSignal {
     }
 }
 
+/// Whether an inbox takes no more signals: it has `limit` readable ones, or `limit` that the job's code could not decode. Signals of
+/// the store itself are delivered however full it is.
+pub fn inbox_is_full(readable: usize, unreadable: usize, limit: usize) -> bool {
+    readable >= limit || unreadable >= limit
+}
+
 /// A signal in an inbox.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Signal {
@@ -286,6 +302,25 @@ mod tests {
         assert_eq!(signals(1, &["a*"]).select_signals(&inbox), [2]);
         assert_eq!(signals(1, &["a", "b"]).select_signals(&inbox), [1], "the name that came first after it");
         assert_eq!(signals(2, &["a", "b"]).select_signals(&inbox), [1, 2]);
+    }
+
+    #[test]
+    fn only_a_wait_for_something_parks_and_times_out() {
+        let now = Time(1_000_000);
+        let second = Some(Duration::from_secs(1));
+        let wait = |condition, timeout| Wait { condition, timeout };
+        assert!(!Wait::YIELD.parks() && Wait::YIELD.until(now).is_none());
+        assert_eq!(wait(WaitCondition::Nothing, second).until(now), None);
+        let timed = wait(signals(1, &["a"]), second);
+        assert!(timed.parks());
+        assert_eq!(timed.until(now), Some(Time(2_000_000)));
+        assert_eq!(wait(WaitCondition::Children { rev: Rev(1) }, None).until(now), None, "for ever");
+    }
+
+    #[test]
+    fn an_inbox_is_full_of_readable_or_of_unreadable_signals() {
+        assert!(!inbox_is_full(2, 2, 3));
+        assert!(inbox_is_full(3, 0, 3) && inbox_is_full(0, 3, 3));
     }
 
     #[test]

@@ -6,15 +6,10 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use serde::de::DeserializeOwned;
 use windlass_model::{
     BranchPoll, BranchWatch, Epoch, Failure, Invalid, JobId, Limits, NewJob, Payload, Reason, Schedule,
-    Settings, State, SubmitOutcome, Time, Unique, Unwind, WaitCondition,
-    calendar::{Missed, Overlap, plan},
-    limits::clean_message,
+    Settings, State, SubmitOutcome, Time, Unique, Unwind, WaitCondition, limits::clean_message,
 };
 
-use crate::{
-    AdminAction, Backlog, Error, Fork, JobAction, Prune, StageUpdate, StateCount, control::outcome,
-    intern::Lane,
-};
+use crate::{AdminAction, Backlog, Error, Fork, JobAction, Prune, StageUpdate, StateCount, intern::Lane};
 
 /// Numbers in the column `state` of jobs. Where a live job is (ready set, timers, claim) says which of the live
 /// states it is in.
@@ -432,9 +427,6 @@ pub(crate) fn serves(text: &str) -> Vec<crate::Serves> {
     serde_json::from_str(text).unwrap_or_default()
 }
 
-/// How many ticks of one schedule fire in one transaction: few enough to end soon; the next call fires the rest.
-pub(crate) const TICKS: usize = 100;
-
 /// A schedule as text, without its input, which has a column of its own.
 pub(crate) fn schedule_text(schedule: &Schedule) -> String {
     serde_json::to_string(schedule).expect("a schedule is plain data")
@@ -445,28 +437,4 @@ pub(crate) fn schedule(text: &str, input: Payload) -> Result<Schedule, Error> {
     let schedule: Schedule = serde_json::from_str(text)
         .map_err(|error| Error::Fault(format!("a schedule cannot be read: {error}")))?;
     Ok(Schedule { input, ..schedule })
-}
-
-/// What a schedule does now: which ticks fire, which are recorded as missed, and when the next one is due.
-pub(crate) struct Tick {
-    pub(crate) fire: Vec<Time>,
-    pub(crate) missed: Vec<(Missed, &'static str)>,
-    pub(crate) next_at: Option<Time>,
-}
-
-/// Decides what a schedule does with its due ticks; `busy` says whether its last job has not ended.
-pub(crate) fn tick(schedule: &Schedule, next_at: Time, now: Time, busy: bool) -> Tick {
-    let plan = plan(&schedule.calendar, schedule.catch_up, next_at, now, TICKS);
-    let mut missed: Vec<(Missed, &'static str)> =
-        plan.missed.into_iter().map(|missed| (missed, outcome::no_worker())).collect();
-    let mut fire = plan.fire;
-    if schedule.overlap == Overlap::Skip {
-        // The first one that fires blocks those after it.
-        let skipped = fire.split_off(usize::from(!busy).min(fire.len()));
-        if let (Some(from), Some(to)) = (skipped.first(), skipped.last()) {
-            let count = skipped.len() as u64;
-            missed.push((Missed { from: *from, to: *to, count, at_least: false }, outcome::overlapped()));
-        }
-    }
-    Tick { fire, missed, next_at: plan.next_at }
 }

@@ -280,14 +280,6 @@ pub(crate) mod outcome {
         ))
     }
 
-    pub(crate) fn overlapped() -> &'static str {
-        "the job before had not ended"
-    }
-
-    pub(crate) fn no_worker() -> &'static str {
-        "no worker was running"
-    }
-
     pub(crate) fn cannot(verb: &str, state: State) -> ControlOutcome {
         ControlOutcome::Refused(match state {
             State::Failed | State::Cancelled => format!("it is {state}; retry it first to {verb} it"),

@@ -1,6 +1,6 @@
 //! Claiming ready jobs.
 
-use windlass_model::{ClaimedJob, LeaseState};
+use windlass_model::{ClaimedJob, LeaseState, rate::ClaimBucket};
 
 use super::*;
 
@@ -57,33 +57,33 @@ impl Inner {
     }
 
     /// Takes the first `limit` jobs of some lanes out of the ready set, by rank, as far as their rate limits pay for them.
-    /// One that cannot be paid for makes those of its rate limit that rank after it wait. Returns the jobs, and when to
-    /// claim again for those that wait for their rate limit.
+    /// Returns the jobs, and when to claim again for those that wait for their rate limit.
     fn take(&mut self, now: Time, lanes: &[Lane], limit: usize) -> (Vec<JobId>, Option<Time>) {
         let mut ready: Vec<_> =
             self.ready.iter().filter(|(lane, ..)| lanes.contains(lane)).cloned().collect();
         ready.sort_by_key(|(_, rank, id)| (*rank, *id));
-        let mut exhausted: BTreeSet<String> = BTreeSet::new();
-        let mut refill_at: Option<Time> = None;
+        let mut buckets: BTreeMap<String, ClaimBucket> = BTreeMap::new();
         let mut taken = Vec::new();
         for key in ready {
             if taken.len() == limit {
                 break;
             }
             let id = key.2;
-            if let Some(charge) = self.row(id).new.settings.rate.clone() {
-                if exhausted.contains(&charge.limit) {
-                    continue;
-                }
-                if let Err(at) = self.charge(now, &charge) {
-                    refill_at = Some(refill_at.map_or(at, |other| other.min(at)));
-                    exhausted.insert(charge.limit);
+            if let Some(charge) = &self.row(id).new.settings.rate {
+                let bucket = buckets
+                    .entry(charge.limit.clone())
+                    .or_insert_with(|| self.buckets[&charge.limit].for_claim(now));
+                if !bucket.pay(charge.weight) {
                     continue;
                 }
             }
             self.next_state(id, Event::Claim);
             self.ready.remove(&key);
             taken.push(id);
+        }
+        let refill_at = buckets.values().filter_map(ClaimBucket::refill_at).min();
+        for (name, bucket) in buckets {
+            self.buckets.get_mut(&name).expect("read above").level = bucket.level();
         }
         (taken, refill_at)
     }

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use windlass_model::job::deadline_after_revival;
+
 use super::*;
 use crate::{ControlOutcome, JobAction, control::outcome};
 
@@ -110,7 +112,7 @@ impl Inner {
         row.unwind = None;
         row.epoch.0 += 1;
         (row.due_at, row.serial_position) = (now, now);
-        let deadline_at = row.new.deadline_at.map(|at| now.plus(at.since(row.submitted_at)));
+        let deadline_at = row.new.deadline_at.map(|at| deadline_after_revival(at, row.submitted_at, now));
         row.new.deadline_at = deadline_at;
         if let Some(at) = deadline_at {
             self.set_timer(at, id, Timer::Deadline);

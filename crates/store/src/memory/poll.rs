@@ -24,7 +24,7 @@ impl Inner {
 
     fn poll_branch(&mut self, now: Time, key: BranchKey, report: &mut PollReport) {
         let branch = &self.branches[&key];
-        let interval = branch.watch.as_ref().map_or(PollInterval::default(), |watch| watch.poll_interval);
+        let interval = PollInterval::of(branch.watch.as_ref());
         let last = branch.poll.clone();
         let mut poll = last.next(&self.sample(now, key), interval);
         if last.recount_due(&poll) {
@@ -38,19 +38,16 @@ impl Inner {
             report.redelivered += lost;
             poll.add_redelivered(lost);
         }
-        let (next_at, found_missing) = (poll.next_at, poll.found_missing());
+        let found_missing = poll.found_missing();
         // Rounded as the databases round it.
-        let poll = columns::poll(Some(&columns::poll_text(&poll)), next_at);
-        self.branches.get_mut(&key).expect("read above").poll = poll;
+        let rounded = columns::poll(Some(&columns::poll_text(&poll)), poll.next_at);
+        self.branches.get_mut(&key).expect("read above").poll = rounded;
         let notified = if found_missing { self.notify(now, key) } else { self.notify_if_met(now, key) };
         report.notified += usize::from(notified);
         let branch = self.branches.get_mut(&key).expect("read above");
         branch.cancels_children &= branch.poll.pending > 0;
-        branch.poll.next_at = match (branch.cancels_children, &branch.watch) {
-            (true, _) => Some(now.plus(CANCEL_AGAIN)),
-            (false, Some(_)) => next_at,
-            (false, None) => None,
-        };
+        branch.poll.next_at =
+            poll.next_poll_at(branch.cancels_children, branch.watch.is_some(), CANCEL_AGAIN);
         if branch.cancels_children {
             report.to_cancel.push(key);
         }

@@ -1,6 +1,6 @@
 //! Rate limits: the levels of their buckets.
 
-use windlass_model::{Invalid, RateCharge};
+use windlass_model::{Invalid, rate::ClaimBucket};
 
 use super::*;
 
@@ -14,18 +14,11 @@ impl Inner {
             None => Err(columns::no_limit(&charge.limit)),
         }
     }
+}
 
-    /// Charges a bucket for the start of a job. If it cannot pay, returns when to claim again.
-    pub(super) fn charge(&mut self, now: Time, charge: &RateCharge) -> Result<(), Time> {
-        let bucket = self.buckets.get_mut(&charge.limit).expect("checked at submit");
-        bucket.level = bucket.level.refilled(&bucket.limit, now);
-        if bucket.lifted {
-            return Ok(());
-        }
-        match bucket.level.charged(&bucket.limit, charge.weight) {
-            Some(level) => bucket.level = level,
-            None => return Err(bucket.level.next_claim_at(&bucket.limit, charge.weight)),
-        }
-        Ok(())
+impl Bucket {
+    /// The bucket while a claim takes jobs.
+    pub(super) fn for_claim(&self, now: Time) -> ClaimBucket {
+        ClaimBucket::new(self.limit.clone(), self.level, self.lifted, now)
     }
 }

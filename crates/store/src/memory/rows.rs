@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use windlass_model::{BranchNo, JournalEntry, RateLimit, rank::rank, rate::BucketLevel, state};
+use windlass_model::{BranchNo, JournalEntry, Location, RateLimit, rank::rank, rate::BucketLevel, state};
 
 use super::{branch::StoredBranch, schedule::StoredSchedule, *};
 use crate::Serves;
@@ -261,17 +261,12 @@ impl Inner {
 
     pub(super) fn state(&self, id: JobId) -> State {
         let row = self.row(id);
-        if let Some(state) = row.final_state {
-            state
-        } else if row.parked {
-            State::Waiting
-        } else if row.hold == Hold::Held || self.is_ready(id) || self.waits_for_serial_key(id) {
-            State::Ready
-        } else if self.timers.contains(&(row.due_at, id, Timer::Wake)) {
-            State::Scheduled
-        } else {
-            State::Running
-        }
+        let location = Location {
+            is_parked: row.parked,
+            is_ready: row.hold == Hold::Held || self.is_ready(id) || self.waits_for_serial_key(id),
+            is_scheduled: self.timers.contains(&(row.due_at, id, Timer::Wake)),
+        };
+        row.final_state.unwrap_or_else(|| location.state())
     }
 
     /// The state that an event leads to. Every move of a job is checked here: one that the table of moves does not have is

@@ -31,7 +31,7 @@ impl Inner {
         for name in names {
             let stored = &self.schedules[&name];
             let (schedule, next_at) = (stored.schedule.clone(), stored.next_at.unwrap_or(now));
-            let tick = columns::tick(&schedule, next_at, now, self.is_busy(stored));
+            let tick = schedule.due_ticks(next_at, now, self.is_busy(stored));
             fired += tick.fire.len();
             for at in tick.fire {
                 self.fire_tick(&schedule, at, now);
@@ -67,21 +67,18 @@ impl Inner {
     /// Adds or changes a schedule.
     pub(super) fn set_schedule(&mut self, now: Time, schedule: &Schedule) -> ControlOutcome {
         self.bump_gate(TIMER_GATE);
-        let first = schedule.calendar.next_after(now);
         match self.schedules.get_mut(&schedule.name) {
             Some(stored) if stored.schedule == *schedule => {
                 return ControlOutcome::Already("it is so already".into());
             }
             Some(stored) => {
-                if stored.schedule.calendar != schedule.calendar {
-                    stored.next_at = first;
-                }
+                stored.next_at = schedule.next_at_when_set(Some((&stored.schedule, stored.next_at)), now);
                 stored.schedule = schedule.clone();
             }
             None => {
                 let stored = StoredSchedule {
                     schedule: schedule.clone(),
-                    next_at: first,
+                    next_at: schedule.next_at_when_set(None, now),
                     paused: None,
                     last_job: None,
                     firings: BTreeMap::new(),

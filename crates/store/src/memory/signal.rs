@@ -1,6 +1,10 @@
 //! Signals: delivered into inboxes, and handed to the jobs that wait for them.
 
-use windlass_model::{BranchNo, branch::BRANCH_SIGNAL, wait::CHILD_SIGNAL};
+use windlass_model::{
+    BranchNo,
+    branch::BRANCH_SIGNAL,
+    wait::{CHILD_SIGNAL, inbox_is_full},
+};
 
 use super::*;
 use crate::{ControlOutcome, control::outcome};
@@ -17,7 +21,7 @@ impl Inner {
         }
         let readable = row.readable_signals().count();
         let unreadable = row.inbox.len() - readable;
-        if readable >= inbox_limit || unreadable >= inbox_limit {
+        if inbox_is_full(readable, unreadable, inbox_limit) {
             return SignalOutcome::Full;
         }
         self.record_delivery(now, signal.job, signal);

@@ -15,14 +15,14 @@ impl Inner {
 
     /// Parks a job, or wakes it at once if its wait is met already: then it keeps its serial slot.
     pub(super) fn park(&mut self, now: Time, id: JobId, wait: &Wait) {
-        if wait.condition == WaitCondition::Nothing {
+        if !wait.parks() {
             return self.yield_claim(now, id);
         }
         let row = self.row_mut(id);
         row.epoch.0 += 1;
         row.parked = true;
         row.wait = Some(wait.condition.clone());
-        row.wait_until = wait.timeout.map(|timeout| now.plus(timeout));
+        row.wait_until = wait.until(now);
         row.due_at = row.wait_until.unwrap_or(now);
         let (wait_until, keeps_slot) = (row.wait_until, row.keeps_slot());
         if let Some(at) = wait_until {
@@ -58,8 +58,7 @@ impl Inner {
 
     /// The parent whose wait counts a child: it is still in the stage that submitted it.
     fn counting_parent(&mut self, id: JobId) -> Option<&mut Row> {
-        let new = &self.row(id).new;
-        let (parent, parent_rev) = (new.parent?, new.parent_rev?);
+        let (parent, parent_rev) = self.row(id).new.counting_parent()?;
         self.jobs.get_mut(&parent).filter(|row| row.stage_rev == parent_rev)
     }
 

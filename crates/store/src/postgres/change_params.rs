@@ -197,20 +197,19 @@ impl Waits {
     pub(super) fn new(changes: &[&Change]) -> Waits {
         let mut waits = Waits::default();
         for change in changes {
-            let Outcome::Wait(Wait { condition, timeout }) = &change.outcome else {
+            let Outcome::Wait(wait @ Wait { condition, timeout }) = &change.outcome else {
                 unreachable!("changes are split by kind")
             };
-            let waits_at_all = *condition != WaitCondition::Nothing;
             let (names, needs) = match condition {
                 WaitCondition::Signals { needs, .. } => {
                     (Some(condition.names().collect::<Vec<_>>().join(" ")), Some(*needs as i32))
                 }
                 _ => (None, None),
             };
-            waits.condition.push(waits_at_all.then(|| columns::wait_text(condition)));
+            waits.condition.push(wait.parks().then(|| columns::wait_text(condition)));
             waits.names.push(names);
             waits.needs.push(needs);
-            waits.timeout.push(timeout.filter(|_| waits_at_all).map(span));
+            waits.timeout.push(timeout.filter(|_| wait.parks()).map(span));
         }
         waits
     }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use tokio_postgres::Row;
-use windlass_model::{Epoch, JobId, JournalEntry, Payload, Rev, Signal, State, Time, WorkerId};
+use windlass_model::{Epoch, JobId, JournalEntry, Location, Payload, Rev, Signal, Time, WorkerId};
 
 use super::{Postgres, SPAN, children::read_place, migrate, sql};
 use crate::{
@@ -50,13 +50,8 @@ pub(super) async fn job_ends(store: &Postgres, ids: &[JobId]) -> Result<Vec<Opti
 impl Postgres {
     pub(super) fn summary(&self, row: &Row) -> Result<Summary, Error> {
         let lane = self.lane(row.get(1))?;
-        let state = match columns::final_state(row.get(3)) {
-            Some(state) => state,
-            None if row.get(12) => State::Waiting,
-            None if row.get(10) => State::Ready,
-            None if row.get(11) => State::Scheduled,
-            None => State::Running,
-        };
+        let location = Location { is_parked: row.get(12), is_ready: row.get(10), is_scheduled: row.get(11) };
+        let state = columns::final_state(row.get(3)).unwrap_or_else(|| location.state());
         Ok(Summary {
             id: JobId(row.get(0)),
             kind: lane.kind.kind,

@@ -7,7 +7,7 @@ use std::{
 
 use tokio_postgres::Row;
 use uuid::Uuid;
-use windlass_model::{Epoch, JobId, Rev, State, Time, rank::rank};
+use windlass_model::{Epoch, JobId, Location, Rev, State, Time, rank::rank};
 
 use super::{
     Postgres, SPAN,
@@ -115,13 +115,12 @@ pub(super) struct LockedJob {
 
 impl LockedJob {
     pub(super) fn state(&self) -> State {
-        match self.ended {
-            Some(state) => state,
-            None if self.parked => State::Waiting,
-            None if self.was_ready || self.is_held || self.waits_for_serial_key => State::Ready,
-            None if self.is_scheduled => State::Scheduled,
-            None => State::Running,
-        }
+        let location = Location {
+            is_parked: self.parked,
+            is_ready: self.was_ready || self.is_held || self.waits_for_serial_key,
+            is_scheduled: self.is_scheduled,
+        };
+        self.ended.unwrap_or_else(|| location.state())
     }
 }
 
@@ -380,13 +379,8 @@ pub(super) async fn live_state(tx: &Tx<'_>, job: &LockedJob) -> Result<State, Pg
 
 /// Reads a row of [`sql::control::READ_STATE`].
 pub(super) fn read_state(row: &Row) -> State {
-    match columns::final_state(row.get(1)) {
-        Some(state) => state,
-        None if row.get(7) => State::Waiting,
-        None if row.get(2) => State::Ready,
-        None if row.get(3) => State::Scheduled,
-        None => State::Running,
-    }
+    let location = Location { is_parked: row.get(7), is_ready: row.get(2), is_scheduled: row.get(3) };
+    columns::final_state(row.get(1)).unwrap_or_else(|| location.state())
 }
 
 async fn set_priority(tx: &Tx<'_>, ids: &[Uuid], priority: i16) -> Result<Vec<ControlOutcome>, PgError> {

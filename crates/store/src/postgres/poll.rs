@@ -101,7 +101,7 @@ async fn poll_branch(
     mut until: Time,
     report: &mut PollReport,
 ) -> Result<(), Error> {
-    let interval = branch.watch.as_ref().map_or(PollInterval::default(), |watch| watch.poll_interval);
+    let interval = PollInterval::of(branch.watch.as_ref());
     let (key, last) = (branch.key, &branch.last_poll);
     let mut poll = last.next(&branch.sample(now), interval);
     let mut counts = branch.counts;

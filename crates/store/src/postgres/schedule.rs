@@ -49,7 +49,7 @@ pub(super) async fn fire(store: &Postgres, now: Now) -> Result<usize, PgError> {
         for stored in &due {
             let is_busy = stored.last_job.is_some_and(|id| busy.contains(&id));
             let next_at = stored.next_at.unwrap_or(now);
-            let tick = columns::tick(&stored.schedule, next_at, now, is_busy);
+            let tick = stored.schedule.due_ticks(next_at, now, is_busy);
             let last = ticks.add(store, tx, now, stored, &tick.fire, is_busy).await?;
             ticks.next.push((stored.id, tick.next_at, last));
             for (missed, why) in tick.missed {
@@ -195,15 +195,12 @@ async fn lock(tx: &Tx<'_>, name: &str) -> Result<Option<(Stored, Option<String>)
 /// Adds or changes a schedule.
 pub(super) async fn set(tx: &Tx<'_>, now: Time, schedule: &Schedule) -> Result<ControlOutcome, PgError> {
     bump_timer_gate(tx).await?;
-    let mut next_at = schedule.calendar.next_after(now);
-    if let Some((stored, _)) = lock(tx, &schedule.name).await? {
-        if stored.schedule == *schedule {
-            return Ok(ControlOutcome::Already("it is so already".into()));
-        }
-        if stored.schedule.calendar == schedule.calendar {
-            next_at = stored.next_at;
-        }
+    let stored = lock(tx, &schedule.name).await?;
+    if stored.as_ref().is_some_and(|(stored, _)| stored.schedule == *schedule) {
+        return Ok(ControlOutcome::Already("it is so already".into()));
     }
+    let previous = stored.as_ref().map(|(stored, _)| (&stored.schedule, stored.next_at));
+    let next_at = schedule.next_at_when_set(previous, now);
     let (spec, codec) = (columns::schedule_text(schedule), i16::from(schedule.input.codec));
     let (bytes, next) = (&schedule.input.bytes, next_at.map(Time::micros));
     tx.execute(sql::schedules::SET, &[&schedule.name, &spec, &codec, bytes, &next]).await?;

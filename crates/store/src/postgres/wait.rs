@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, HashSet};
 
 use uuid::Uuid;
-use windlass_model::{NewJob, Rev};
+use windlass_model::NewJob;
 
 use super::{Postgres, SPAN, control::transaction, errors::PgError, micros, serial, sql, tx::Tx};
 use crate::Now;
@@ -78,9 +78,8 @@ async fn count(
 
 /// Counts new children in the waits of their parents (`each` is 1), or undoes that (-1).
 pub(super) async fn count_new_children(tx: &Tx<'_>, jobs: &[&NewJob], each: i32) -> Result<(), PgError> {
-    let is_counted = |job: &NewJob| job.parent_rev.is_some_and(|rev| rev != Rev::SIGNALLED);
     let mut added: BTreeMap<Uuid, i32> = BTreeMap::new();
-    for parent in jobs.iter().filter(|job| is_counted(job)).filter_map(|job| job.parent) {
+    for (parent, _) in jobs.iter().filter_map(|job| job.counting_parent()) {
         *added.entry(parent.0).or_default() += each;
     }
     if added.is_empty() {

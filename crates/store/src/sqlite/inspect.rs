@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use rusqlite::{Row, params};
 use windlass_model::{
-    Epoch, JobId, JournalEntry, Payload, Rev, Signal, State, Time, WorkerId, rank::AGEING_SPAN,
+    Epoch, JobId, JournalEntry, Location, Payload, Rev, Signal, State, Time, WorkerId, rank::AGEING_SPAN,
 };
 
 use super::{
@@ -62,13 +62,8 @@ pub(super) fn job_ends(tx: &Tx<'_>, ids: &[JobId]) -> Result<Vec<Option<JobEnd>>
 /// Reads the columns of the SQL fragment `common.summary`.
 pub(super) fn summary(tx: &Tx<'_>, row: &Row<'_>) -> Result<Summary, Error> {
     let lane = tx.store.lane(tx, row.get(1)?)?;
-    let state = match columns::final_state(row.get(3)?) {
-        Some(state) => state,
-        None if row.get(12)? => State::Waiting,
-        None if row.get(10)? => State::Ready,
-        None if row.get(11)? => State::Scheduled,
-        None => State::Running,
-    };
+    let location = Location { is_parked: row.get(12)?, is_ready: row.get(10)?, is_scheduled: row.get(11)? };
+    let state = columns::final_state(row.get(3)?).unwrap_or_else(|| location.state());
     Ok(Summary {
         stage: row.get(13)?,
         id: read_id(row, 0)?,

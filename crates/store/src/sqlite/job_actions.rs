@@ -3,7 +3,10 @@
 use std::time::Duration;
 
 use rusqlite::params;
-use windlass_model::{Epoch, JobId, Rev, Settings, State, Time, Unwind, WorkerId, rank::AGEING_SPAN};
+use windlass_model::{
+    Epoch, JobId, Location, Rev, Settings, State, Time, Unwind, WorkerId, job::deadline_after_revival,
+    rank::AGEING_SPAN,
+};
 
 use super::{
     inspect::holders,
@@ -42,15 +45,14 @@ pub(super) fn read_job(tx: &Tx<'_>, id: JobId) -> Result<Option<JobRow>, Error> 
     let params = params![id.as_bytes(), AGEING_SPAN.as_micros() as i64];
     tx.query_one(sql::control::READ_JOB, params, |row| {
         let placement = Placement::read(id, row, 0)?;
-        let (in_ready, in_serial_waiting, in_timers) = (row.get(17)?, row.get(18)?, row.get(19)?);
-        let state = match columns::final_state(row.get(12)?) {
-            Some(state) => state,
-            None if placement.parked => State::Waiting,
-            None if in_ready || in_serial_waiting || placement.hold == Some(HELD) => State::Ready,
-            None if in_timers => State::Scheduled,
-            None => State::Running,
+        let (in_ready, in_serial_waiting) = (row.get(17)?, row.get(18)?);
+        let location = Location {
+            is_parked: placement.parked,
+            is_ready: in_ready || in_serial_waiting || placement.hold == Some(HELD),
+            is_scheduled: row.get(19)?,
         };
         let mut decoder = columns::Decoder::default();
+        let state = columns::final_state(row.get(12)?).unwrap_or_else(|| location.state());
         Ok(JobRow {
             placement,
             state,
@@ -208,7 +210,7 @@ fn revive(tx: &Tx<'_>, now: Time, job: JobRow) -> Result<ControlOutcome, Error> 
         }
         unique::take(tx, job.kind, &unique.key, placement.id)?;
     }
-    let deadline_at = placement.deadline_at.map(|at| now.plus(at.since(job.submitted_at)));
+    let deadline_at = placement.deadline_at.map(|at| deadline_after_revival(at, job.submitted_at, now));
     let params = params![placement.id.as_bytes(), now.micros(), deadline_at.map(Time::micros)];
     tx.execute(sql::control::REVIVE, params)?;
     if let Some(at) = deadline_at {

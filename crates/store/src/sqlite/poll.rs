@@ -101,8 +101,7 @@ impl DueBranch {
             claimed: items,
             claimed_unstarted: begun,
         };
-        let interval = self.watch.as_ref().map_or(PollInterval::default(), |watch| watch.poll_interval);
-        self.poll.next(&sample, interval)
+        self.poll.next(&sample, PollInterval::of(self.watch.as_ref()))
     }
 }
 
@@ -220,11 +219,7 @@ fn apply(tx: &Tx<'_>, now: Time, sample: &Sample, report: &mut PollReport) -> Re
         report.notified += 1;
     }
     let cancels_children = branch.cancels_children && poll.pending > 0;
-    let poll_at = match (cancels_children, &branch.watch) {
-        (true, _) => Some(now.plus(CANCEL_AGAIN)),
-        (false, Some(_)) => poll.next_at,
-        (false, None) => None,
-    };
+    let poll_at = poll.next_poll_at(cancels_children, branch.watch.is_some(), CANCEL_AGAIN);
     if cancels_children {
         report.to_cancel.push(sample.key);
     }

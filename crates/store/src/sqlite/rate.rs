@@ -1,12 +1,15 @@
 //! Rate limits: the levels of their buckets, and for how many waiting jobs they pay.
 
 use std::{
-    collections::{BTreeMap, HashMap, HashSet},
+    collections::{BTreeMap, HashMap},
     time::Duration,
 };
 
 use rusqlite::{Row, params};
-use windlass_model::{NewJob, RateLimit, Time, rate::BucketLevel};
+use windlass_model::{
+    NewJob, RateLimit, Time,
+    rate::{BucketLevel, ClaimBucket},
+};
 
 use super::{Sqlite, sql, tx::Tx};
 use crate::{Error, columns, intern::Lane};
@@ -115,22 +118,20 @@ pub(super) fn shares(
     ready_lane: impl Fn(&Lane) -> i32,
     limit: usize,
 ) -> Result<Shares, Error> {
-    let mut buckets: BTreeMap<i32, Bucket> = BTreeMap::new();
+    let mut buckets: BTreeMap<i32, ClaimBucket> = BTreeMap::new();
     let mut first_ready = Vec::new();
     for (index, lane) in lanes.iter().enumerate() {
         if lane.bucket != 0 && !buckets.contains_key(&lane.bucket) {
             let bucket = tx.query_one(sql::rate::READ, [lane.bucket], Bucket::read)?;
-            let Some(mut bucket) = bucket else { continue };
-            bucket.level = bucket.level.refilled(&bucket.limit, now);
-            buckets.insert(lane.bucket, bucket);
+            let Some(Bucket { limit, level, lifted, .. }) = bucket else { continue };
+            buckets.insert(lane.bucket, ClaimBucket::new(limit, level, lifted, now));
         }
         let (sql, limit) = match buckets.get(&lane.bucket) {
             None => (sql::claim::FIRST_READY, limit),
-            Some(bucket) if bucket.lifted => (sql::rate::FIRST_READY, limit),
-            // Each job costs at least a token; one more shows how long to wait.
             Some(bucket) => {
-                let tokens = usize::try_from(bucket.level.tokens(&bucket.limit)).unwrap_or(0);
-                (sql::rate::FIRST_READY, limit.min(tokens + 1))
+                // One more than the bucket can pay for shows how long to wait.
+                let affordable = bucket.affordable_jobs().map_or(limit, |jobs| jobs + 1);
+                (sql::rate::FIRST_READY, limit.min(affordable))
             }
         };
         first_ready.extend(tx.query_all(sql, params![ready_lane(lane), limit as i64], |row| {
@@ -139,29 +140,18 @@ pub(super) fn shares(
     }
     first_ready.sort_unstable();
     let mut shares = Shares { per_lane: vec![0; lanes.len()], ..Shares::default() };
-    let mut exhausted: HashSet<i32> = HashSet::new();
-    let mut charged: BTreeMap<i32, BucketLevel> = BTreeMap::new();
     let mut taken = 0;
     for (.., index, weight) in first_ready {
         if taken == limit {
             break;
         }
-        if let Some(bucket) = buckets.get_mut(&lanes[index].bucket).filter(|bucket| !bucket.lifted) {
-            if exhausted.contains(&bucket.id) {
-                continue;
-            }
-            let Some(level) = bucket.level.charged(&bucket.limit, weight) else {
-                let at = bucket.level.next_claim_at(&bucket.limit, weight);
-                shares.refill_at = Some(shares.refill_at.map_or(at, |other| other.min(at)));
-                exhausted.insert(bucket.id);
-                continue;
-            };
-            bucket.level = level;
-            charged.insert(bucket.id, level);
+        if buckets.get_mut(&lanes[index].bucket).is_none_or(|bucket| bucket.pay(weight)) {
+            shares.per_lane[index] += 1;
+            taken += 1;
         }
-        shares.per_lane[index] += 1;
-        taken += 1;
     }
-    shares.charged = charged.into_iter().collect();
+    shares.refill_at = buckets.values().filter_map(ClaimBucket::refill_at).min();
+    let charged = buckets.into_iter().filter(|(_, bucket)| bucket.is_charged());
+    shares.charged = charged.map(|(id, bucket)| (id, bucket.level())).collect();
     Ok(shares)
 }

@@ -78,7 +78,7 @@ pub(super) fn fire(tx: &Tx<'_>, now: Time) -> Result<(usize, bool), Error> {
             }
         };
         let next_at = stored.next_at.unwrap_or(now);
-        let tick = columns::tick(&stored.schedule, next_at, now, is_busy(tx, &stored)?);
+        let tick = stored.schedule.due_ticks(next_at, now, is_busy(tx, &stored)?);
         fired += tick.fire.len();
         for at in tick.fire {
             added_lanes |= fire_tick(tx, &mut stored, at, now)?;
@@ -144,15 +144,12 @@ fn find(tx: &Tx<'_>, name: &str) -> Result<Option<Stored>, Error> {
 pub(super) fn set(tx: &Tx<'_>, now: Time, schedule: &Schedule) -> Result<ControlOutcome, Error> {
     rate::check_in(tx, std::iter::once(&schedule.job(now)))?;
     tx.bump_gate(TIMER_GATE_ID);
-    let mut next_at = schedule.calendar.next_after(now);
-    if let Some(stored) = find(tx, &schedule.name)? {
-        if stored.schedule == *schedule {
-            return Ok(ControlOutcome::Already("it is so already".into()));
-        }
-        if stored.schedule.calendar == schedule.calendar {
-            next_at = stored.next_at;
-        }
+    let stored = find(tx, &schedule.name)?;
+    if stored.as_ref().is_some_and(|stored| stored.schedule == *schedule) {
+        return Ok(ControlOutcome::Already("it is so already".into()));
     }
+    let previous = stored.as_ref().map(|stored| (&stored.schedule, stored.next_at));
+    let next_at = schedule.next_at_when_set(previous, now);
     let (spec, next) = (columns::schedule_text(schedule), next_at.map(Time::micros));
     let params = params![schedule.name, spec, schedule.input.codec, schedule.input.bytes, next];
     tx.execute(sql::schedules::SET, params)?;

@@ -2,8 +2,9 @@
 
 use rusqlite::{Row, params};
 use windlass_model::{
-    BranchNo, JobId, NewSignal, Payload, Signal, State, Time, WaitCondition, branch::BRANCH_SIGNAL,
-    wait::CHILD_SIGNAL,
+    BranchNo, JobId, NewSignal, Payload, Signal, State, Time, WaitCondition,
+    branch::BRANCH_SIGNAL,
+    wait::{CHILD_SIGNAL, inbox_is_full},
 };
 
 use super::{Sqlite, job_actions::JobRow, serial::Placement, sql, tx::Tx};
@@ -127,16 +128,13 @@ fn wake_if_met(tx: &Tx<'_>, now: Time, recipient: &Recipient, name: &str) -> Res
 
 /// Whether an inbox is full: of signals, or of unreadable ones. It has at most as many as its last number says.
 fn is_full(tx: &Tx<'_>, recipient: &Recipient, inbox_limit: usize) -> Result<bool, Error> {
-    let inbox_limit = i64::try_from(inbox_limit).unwrap_or(i64::MAX);
-    if recipient.last_number < inbox_limit {
+    if recipient.last_number < i64::try_from(inbox_limit).unwrap_or(i64::MAX) {
         return Ok(false);
     }
     let counts = tx.query_one(sql::signals::COUNT, [recipient.placement.id.as_bytes()], |row| {
-        Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?))
+        Ok((row.get::<_, i64>(0)? as usize, row.get::<_, i64>(1)? as usize))
     })?;
-    Ok(counts.is_some_and(|(waiting, unreadable_signals)| {
-        waiting >= inbox_limit || unreadable_signals >= inbox_limit
-    }))
+    Ok(counts.is_some_and(|(readable, unreadable)| inbox_is_full(readable, unreadable, inbox_limit)))
 }
 
 /// Adds a signal to an inbox under a number, unless it was delivered before. Returns whether it was not.

@@ -48,7 +48,7 @@ impl Parked {
             WaitCondition::Signals { .. } => PARKED_FOR_SIGNALS,
             WaitCondition::Children { .. } => PARKED_FOR_CHILDREN,
         };
-        let wait_until = wait.timeout.map(|timeout| now.plus(timeout));
+        let wait_until = wait.until(now);
         let wait = Some(columns::wait_text(&wait.condition));
         Parked { wait, wait_until, due_at: wait_until.unwrap_or(now), parked: Some(parked) }
     }
@@ -137,8 +137,7 @@ impl Tx<'_> {
         jobs: impl Iterator<Item = &'j NewJob>,
     ) -> Result<(), Error> {
         let mut counts: Vec<((JobId, Rev), i64)> = Vec::new();
-        let parents = jobs.filter_map(|job| Some((job.parent?, job.parent_rev?)));
-        for parent in parents.filter(|(_, revision)| *revision != Rev::SIGNALLED) {
+        for parent in jobs.filter_map(NewJob::counting_parent) {
             match counts.iter_mut().find(|(known, _)| *known == parent) {
                 Some((_, count)) => *count += 1,
                 None => counts.push((parent, 1)),
