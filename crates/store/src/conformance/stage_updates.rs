@@ -111,7 +111,7 @@ pub async fn a_running_done_or_changed_machine_is_not_updated(store: Handle) {
     refused(update(&store, 1, current_update(&store, 1, 2, "Other").await).await, "it runs");
     let seen = current_update(&store, 1, 2, "Other").await;
     commit(&store, 2, change(me, &job, Outcome::Wait(windlass_model::Wait::YIELD))).await;
-    refused(update(&store, 3, seen).await, "look again");
+    refused(update(&store, 3, seen).await, "read it again");
     assert_eq!(view(&store, id(1)).await.summary.version, 1);
     let again = claim_one(&store, 3, me, 2).await;
     commit(&store, 4, change(me, &again, done("x"))).await;
