@@ -20,7 +20,9 @@
 //! - [`time`]: points in time
 //! - [`id`]: job ids, worker ids, claim numbers, epochs and revisions
 //! - [`job`]: a job as it is submitted and as it is claimed
-//! - [`change`]: what an attempt commits and how the store answers
+//! - [`submit`]: how the store answers a submit
+//! - [`change`]: what an attempt commits
+//! - [`outcome`]: how an attempt ended, and how the store answers its change
 //!
 //! Attempts that go wrong:
 //! - [`failure`]: errors as they are kept, and the reasons why jobs fail
@@ -45,7 +47,9 @@
 pub mod change;
 pub mod id;
 pub mod job;
+pub mod outcome;
 pub mod state;
+pub mod submit;
 pub mod time;
 
 pub mod crash;
@@ -71,20 +75,22 @@ pub mod trace;
 
 pub use branch::{BranchCounts, BranchMember, BranchNo, BranchPosition, BranchUpdate, BranchWatch};
 pub use calendar::Calendar;
-pub use change::{Change, CommitOutcome, FirstAttempt, Outcome, StepWrites};
+pub use change::{Change, FirstAttempt, StepWrites};
 pub use failure::{Failure, Reason};
 pub use id::{ClaimNo, Epoch, JobId, Rev, WorkerId};
-pub use job::{ClaimedJob, JobClaim, KindVersion, NewJob, Payload, Settings, SubmitOutcome, When};
+pub use job::{ClaimedJob, JobClaim, KindVersion, NewJob, Payload, Settings, When};
 pub use journal::{JournalEntry, Unwind};
 pub use lease::{Lease, LeaseState, WorkerStatus};
 pub use limits::{Invalid, Limits};
 pub use merge::Merge;
+pub use outcome::{CommitOutcome, Outcome};
 pub use poll::BranchPoll;
 pub use rate::{RateCharge, RateLimit};
 pub use retry::Retry;
 pub use schedule::Schedule;
 pub use serial::Serial;
 pub use state::{Event, Location, State};
+pub use submit::SubmitOutcome;
 pub use time::Time;
 pub use unique::{Conflict, States, Unique};
 pub use wait::{NewSignal, Signal, UnreadableSignal, Wait, WaitCondition};

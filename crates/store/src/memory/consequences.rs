@@ -13,7 +13,7 @@ impl Inner {
         row.worker = Some(change.worker);
         row.started_at = Some(change.started_at);
         row.attempts += u32::from(change.outcome.counts_as_attempt());
-        let halts = change.outcome.halts(row.hold == Hold::ToHold);
+        let halts = change.outcome.halts(row.hold == Hold::Pending);
         let event = if halts { Event::Yield } else { change.outcome.event() };
         let state = self.next_state(change.job, event);
         if let Some(step) = &change.writes {

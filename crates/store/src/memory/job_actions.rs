@@ -43,7 +43,7 @@ impl Inner {
             return outcome::cancel_requested_before();
         }
         let row = self.row_mut(id);
-        row.hold = Hold::ToHold;
+        row.hold = Hold::Pending;
         let claimed = (id, row.epoch);
         let claim = self.claims.iter().find(|(_, claim)| claim.jobs.contains(&claimed));
         let worker = claim.map_or(WorkerId(0), |((worker, _), _)| *worker);
@@ -74,7 +74,7 @@ impl Inner {
             self.leave_serial_key(id);
             self.row_mut(id).hold = Hold::Held;
         } else {
-            self.row_mut(id).hold = Hold::ToHold;
+            self.row_mut(id).hold = Hold::Pending;
         }
         ControlOutcome::Done
     }

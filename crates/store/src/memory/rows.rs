@@ -132,7 +132,7 @@ pub(super) enum Timer {
 pub(super) enum Hold {
     None,
     /// It is held as soon as it would enter the ready set.
-    ToHold,
+    Pending,
     /// It is held: otherwise it would be in the ready set, or would wait for its serial key.
     Held,
 }

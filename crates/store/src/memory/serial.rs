@@ -12,7 +12,7 @@ impl Inner {
     /// Makes a job that is due ready, has it wait for its serial key, or holds it.
     pub(super) fn enter(&mut self, id: JobId) {
         let row = self.row_mut(id);
-        if row.hold == Hold::ToHold {
+        if row.hold == Hold::Pending {
             row.hold = Hold::Held;
             return self.leave_serial_key(id);
         }

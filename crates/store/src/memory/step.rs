@@ -51,7 +51,7 @@ impl Row {
     pub(super) fn record_progress(&mut self, change: &Change) {
         (self.worker_deaths, self.solo_crashes, self.suspect) = (0, 0, false);
         // A halted job yields to others, and that is no step.
-        let continues = change.outcome == Outcome::Next && self.hold != Hold::ToHold;
+        let continues = change.outcome == Outcome::Next && self.hold != Hold::Pending;
         let step = change.writes.as_deref();
         let Some(unchanged) = change.stage_unchanged() else {
             self.steps_since_wait += u32::from(continues);
