@@ -130,8 +130,8 @@ pub fn check_branch(what: &str, name: &str) -> Result<(), Invalid> {
     Ok(())
 }
 
-/// Whether the live children in branches of a job are cancelled when it ends like this, unless it has merged the branch: it was
-/// cancelled, or its deadline passed. A job that ends by itself decides that when it merges.
+/// Whether a job that ends in this state cancels the live children of its unmerged branches: if it was cancelled, or its deadline
+/// passed. A job that ends by itself decides that when it merges.
 pub fn cancels_children(state: State, reason: Option<Reason>) -> bool {
     state == State::Cancelled || reason == Some(Reason::Expired)
 }
@@ -185,8 +185,8 @@ impl Default for PollInterval {
     }
 }
 
-/// How many children of a branch have started and ended so far. A store keeps it as rows of differences from many writers, so that
-/// they do not block each other; only the sum has a meaning, and one row may be negative.
+/// How many children of a branch have started and ended so far. PostgreSQL keeps one row per writer, so
+/// that writers do not block each other; only the sum of the rows has a meaning, and one row may be negative.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct BranchCounts {
     /// Children that have committed anything, or have ended.

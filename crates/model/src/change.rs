@@ -75,8 +75,10 @@ impl Change {
         }
     }
 
-    /// Whether the job is in the same stage with the same data as before; then the step counts as an attempt instead of resetting
-    /// the counts of attempts and retries. `None` if the step is only a part of an attempt: then wait and counts stay as they are.
+    /// What the step does to the counts of attempts and retries:
+    /// - `Some(false)`: the job moved on; the counts start again.
+    /// - `Some(true)`: it is in the same stage with the same data; the step counts as an attempt.
+    /// - `None`: the step is only a part of an attempt; counts and wait stay as they are.
     pub fn stage_unchanged(&self) -> Option<bool> {
         match self.writes.as_deref() {
             Some(step) if step.partial => None,
@@ -89,8 +91,8 @@ impl Change {
         self.writes.iter().flat_map(|step| step.children.iter().chain(&step.promoted))
     }
 
-    /// Returns one of its children as it is submitted. The wait of this job counts its end, or this job is sent its end as a signal,
-    /// or its branch counts it.
+    /// Returns one of its children with its parent set, and with how its end reaches this job: the wait counts it, a signal reports
+    /// it, or its branch counts it.
     pub fn child(&self, job: &NewJob) -> NewJob {
         let signals_end = self.writes.as_ref().is_some_and(|step| step.signal_child_ends);
         let parent_rev = if signals_end { Rev::SIGNALLED } else { Rev(self.rev.0 + 1) };
@@ -101,8 +103,9 @@ impl Change {
         }
     }
 
-    /// Returns the changes that record the first attempts at promoted items. The store applies them after it has inserted the
-    /// promoted jobs, as if this change's worker had claimed these jobs.
+    /// Returns the changes that record the first attempts at promoted items: an item that failed in its block becomes a job of its
+    /// own, and that failure is the job's first attempt. The store applies them after it has inserted these jobs, as if this
+    /// change's worker had claimed them.
     pub fn first_attempts(&self) -> impl Iterator<Item = Change> {
         let attempts = self.writes.iter().flat_map(|step| &step.first_attempts);
         attempts.map(|attempt| Change {

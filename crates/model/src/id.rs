@@ -106,13 +106,13 @@ impl Serialize for WorkerId {
     }
 }
 
-/// The fencing number of a job. The store raises it whenever a claim ends early or the job is put back after one, so that of all
-/// claims ever made on a job only the newest can write.
+/// The fencing number of a job. The store raises it whenever a claim ends and the job may run again, and whenever somebody else than
+/// its attempt ends or changes the job. So of all claims ever made on a job only the newest can write.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Epoch(pub i32);
 
-/// The number of changes committed for a job. Only a commit raises it.
+/// The number of changes committed for a job. Only a commit raises it; a fork starts at 1, for the copied journal.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Rev(pub i32);

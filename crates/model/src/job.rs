@@ -117,10 +117,10 @@ pub struct NewJob {
     pub deadline_at: Option<Time>,
     /// The job that submitted it.
     pub parent: Option<JobId>,
-    /// For which wait of its parent its end counts: the revision that the parent's commit made, or [`Rev::SIGNALLED`] if its
-    /// end is sent to the parent as a signal. The store sets it for children that a commit submits; nobody else may.
+    /// The parent's revision whose wait counts this child's end, or [`Rev::SIGNALLED`] if its end is sent to the parent as a signal.
+    /// The store sets it for children that a commit submits; nobody else may.
     pub parent_rev: Option<Rev>,
-    /// Its place in a branch of its parent. Only children that a commit submits have one.
+    /// Its position in a branch of its parent. Only children that a commit submits have one.
     pub branch_position: Option<Box<BranchPosition>>,
     /// The stage it starts in, if it is a machine.
     pub stage: Option<String>,

@@ -25,16 +25,16 @@ pub enum Outcome {
         /// The error; `None` if the attempt asked for another one without an error.
         failure: Option<Failure>,
     },
-    /// Because the attempt asked to be cancelled. The failure is not an error.
+    /// The job is cancelled, because the attempt asked for it. The failure says why, and is no error.
     Cancelled(Failure),
-    /// With a committed step. The next one follows under the same claim and epoch.
+    /// A step is committed. The next step follows under the same claim and epoch.
     Next,
-    /// With a committed step. The job parks until its wait is over, which may be at once.
+    /// A step is committed, and the job parks until its wait is over, which may be at once.
     Wait(Wait),
 }
 
 impl Outcome {
-    /// Returns the event of the [table of moves](crate::state::MOVES).
+    /// Returns the event of the [table of transitions](crate::state::TRANSITIONS).
     pub fn event(&self) -> Event {
         match self {
             Outcome::Done(_) => Event::Finish,
@@ -86,7 +86,7 @@ impl Outcome {
         to_hold && *self == Outcome::Next
     }
 
-    /// Returns the answer to a change that does not fit because its claim wrote the revision after it. `is_claimed`: the job is
+    /// Returns the outcome of a change whose revision the same claim has already written. `is_claimed`: the job is
     /// still claimed under the epoch of the change.
     ///
     /// Then this change was committed before and its answer was lost. But if it would have ended the claim and the claim is open,

@@ -1,6 +1,6 @@
 //! The states of a job and the table of legal moves between them.
 //!
-//! [`MOVES`] is the only definition of what can happen to a job. [`next`] reads it, the conformance suite tries every pair of
+//! [`TRANSITIONS`] is the only definition of what can happen to a job. [`next`] reads it, the conformance suite tries every pair of
 //! state and event on every backend, and [`mermaid`] draws the diagram in the docs.
 
 use std::fmt;

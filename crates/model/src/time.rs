@@ -12,7 +12,8 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 pub struct Time(pub i64);
 
 impl Time {
-    /// The latest time that RFC 3339 can express: the end of the year 9999. A submit refuses later ones.
+    /// The latest time: 26 hours before the end of the year 9999, so that RFC 3339 can express it in every time zone. A submit
+    /// refuses later ones.
     pub const MAX: Time = Time(253_402_207_200_000_000 - 1);
 
     /// Returns the microseconds since 1970.

@@ -52,7 +52,7 @@ pub struct Item {
 /// The children of a job's branches, read a page at a time; created by [`Operator::items`].
 ///
 /// Branch by branch, in the order of the ids of their rows. A block that this program cannot decode (it lacks the codec) is one child
-/// that represents all of its items, see [`ChildPlace::items`].
+/// that represents all of its items, see [`windlass_store::ChildPosition::items`].
 pub struct Items {
     operator: Operator,
     parent: String,
@@ -64,7 +64,7 @@ pub struct Items {
     /// What was read and not returned: its row, its index in the row, and the child.
     ready: VecDeque<(JobId, usize, Item)>,
     /// What was returned last.
-    last: Option<Mark>,
+    last: Option<Position>,
     rows: usize,
 }
 
@@ -80,7 +80,7 @@ struct ReadPosition {
 
 /// The position of a child that was returned.
 #[derive(Clone, Copy)]
-struct Mark {
+struct Position {
     branch: usize,
     pass: usize,
     row: JobId,
@@ -115,14 +115,14 @@ impl Items {
         &self.parent
     }
 
-    /// Continues after a child that was returned before; `event` is what [`Items::event`] returned then.
-    pub fn after(mut self, event: &str) -> Result<Items, Error> {
+    /// Continues after a child that was returned before; `position` is what [`Items::position`] returned then.
+    pub fn after(mut self, position: &str) -> Result<Items, Error> {
         let wrong = || {
             Error::Setup(format!(
-                "{event:?} is not a position among children; use one that a previous page returned"
+                "{position:?} is not a position among children; use one that a previous page returned"
             ))
         };
-        let mut parts = event.split('/');
+        let mut parts = position.split('/');
         let mut part = || parts.next().ok_or_else(wrong);
         let number: i64 = part()?.parse().map_err(|_| wrong())?;
         let pass: usize = part()?.parse().map_err(|_| wrong())?;
@@ -138,7 +138,7 @@ impl Items {
 
     /// The position of the child that was returned last; `None` before the first.
     pub fn position(&self) -> Option<String> {
-        let Mark { branch, pass, row, index } = self.last?;
+        let Position { branch, pass, row, index } = self.last?;
         Some(format!("{}/{pass}/{row}/{index}", self.branches[branch].number))
     }
 
@@ -147,7 +147,7 @@ impl Items {
         loop {
             if let Some((row, index, item)) = self.ready.pop_front() {
                 let ReadPosition { branch, pass, .. } = self.at;
-                self.last = Some(Mark { branch, pass, row, index });
+                self.last = Some(Position { branch, pass, row, index });
                 return Ok(Some(item));
             }
             let Some(branch) = self.branches.get(self.at.branch) else { return Ok(None) };

@@ -22,7 +22,7 @@ pub trait Diagnose: Send + Sync {
     /// How many ready jobs are suspects. Counting stops at `cap`.
     fn suspects(&self, cap: u64) -> Fut<'_, u64>;
 
-    /// Branches that their job waits for, those that are polled first first. Reads at most `limit` branches.
+    /// Branches that their job waits for, in the order of their next poll. Reads at most `limit` branches.
     fn awaited_branches(&self, limit: usize) -> Fut<'_, Vec<BranchHealth>>;
 
     /// Branches whose job has ended while children have not, and that nobody is cancelling. Reads the newest `limit` branches.

@@ -6,7 +6,7 @@ use windlass_model::Invalid;
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The database cannot be reached, is restarting, is full or is busy: the same call may succeed later,
-    /// and every verb may be repeated blindly.
+    /// and every call but [`crate::Execution::transact`] may be repeated blindly.
     #[error("the store is not available: {0}")]
     Unavailable(String),
     /// What was passed in cannot be stored. Repeating the call cannot help.
@@ -18,7 +18,7 @@ pub enum Error {
     /// The store was addressed or set up wrongly.
     #[error("{0}")]
     Config(String),
-    /// This worker was declared dead; it must enlist under a new name.
+    /// This worker was declared dead; it must register under a new id.
     #[error("this worker's lease was lost: it was declared dead after not renewing in time")]
     Dead,
     /// The database refused the data of a statement: a constraint, a type, a size. Repeating cannot help.

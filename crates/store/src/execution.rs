@@ -10,13 +10,13 @@ use windlass_model::{
 
 use crate::{Actor, Fut, Now};
 
-/// The pseudo-queue whose gate moves when a timer is set, and which differs while there are arrivals to admit.
+/// The pseudo-queue whose gate changes when a timer is set, and at every read while there are arrivals to admit.
 pub const TIMER_GATE: &str = "";
 
-/// The pseudo-queue whose gate moves when a worker gets a cancel request; see [`Execution::cancel_requests`].
+/// The pseudo-queue whose gate changes when a worker gets a cancel request; see [`Execution::cancel_requests`].
 pub const CANCEL_GATE: &str = "\u{1}";
 
-/// The verbs by which jobs are submitted, claimed and written. Called by workers (feeder, committer, releaser, signaller,
+/// The verbs by which jobs are submitted, claimed and written. Called by workers (claimer, submitter, committer, releaser, signaller,
 /// waiters of the crate `windlass-runtime`) and by programs that submit and signal.
 ///
 /// Each verb is one transaction unless its documentation says otherwise. A crash before the commit leaves nothing of it,
@@ -63,8 +63,8 @@ pub trait Execution: Send + Sync + 'static {
     /// lease has run out (renew first). Claims named in `request.settled` are forgotten: the worker asserts that it has
     /// none of their jobs any more.
     ///
-    /// What it charges to rate limits survives a loss of power once it has returned; what it takes need not, since the
-    /// worker does not survive it either. After any other crash of the worker the reaper returns the jobs.
+    /// What it charges to rate limits survives a loss of power once it has returned. The claim itself may be lost with the
+    /// power: its worker is gone then too. After any other crash of the worker the reaper returns the jobs.
     fn claim<'a>(&'a self, now: Now, request: &'a ClaimRequest) -> Fut<'a, ClaimBatch>;
 
     /// Writes the changes of attempts: the only way an attempt writes. One transaction; each change is applied or refused
@@ -104,7 +104,8 @@ pub trait Execution: Send + Sync + 'static {
     /// `Committed`: the writes would be made twice.
     ///
     /// Unlike all other verbs it must not be repeated blindly. After [`crate::Error::Unavailable`] nobody knows whether it
-    /// was committed: commit something else under the same revision, which settles it, and read the journal.
+    /// was committed. Commit another change under the same revision: if that is fenced, the first one was written. Then read the
+    /// journal.
     ///
     /// On SQLite the work holds the only writer of the file, and on PostgreSQL a connection of its own.
     fn transact<'a>(&'a self, now: Now, work: Work<'a>) -> Fut<'a, Option<CommitOutcome>>;

@@ -2,15 +2,16 @@
 //!
 //! [`Store`] is what programs pass around. It has one trait per caller: [`Execution`] (workers submit, claim and commit),
 //! [`Maintenance`] (leases, lost workers, timers), [`Replay`] (what running code reads), [`Inspect`] (what people read),
-//! [`Control`] (what people do) and [`Backend`] (connections and properties of the database). Three backends implement them:
+//! [`Control`] (what people do), [`Diagnose`] (what `windlass doctor` reads) and [`Backend`] (connections and properties of the database). Three backends implement them:
 //! [`sqlite`] (a file), [`postgres`] (a server) and [`memory`] (plain maps: the oracle that the other two must agree with).
 //! `conformance` is the suite that all of them pass.
 //!
 //! What always holds, on every backend:
 //! - An attempt writes only through [`Execution::commit`], with the epoch of its claim and the revision it
-//!   follows. Everything else may only *end* an epoch.
-//! - A job is in exactly one place: in the ready set, among the timers, in a claim, parked, held, or ended.
-//! - What a verb has returned is durable.
+//!   follows. Everything else may only raise the epoch, so that the attempt is fenced, or write what no attempt owns.
+//! - A job is in exactly one place: in the ready set, in line for its serial key, among the timers, in a claim, parked, held, or
+//!   ended.
+//! - What a call has returned is durable.
 
 // With one backend alone, some of what both share is unused.
 #![cfg_attr(

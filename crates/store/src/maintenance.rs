@@ -41,7 +41,7 @@ pub trait Maintenance: Send + Sync + 'static {
     fn repair(&self, now: Now) -> Fut<'_, usize>;
 
     /// Polls up to `limit` branches that are due: signals parents whose watch is met and who were not signalled, counts
-    /// children again where nothing moves, and returns children that are in no place at all to the ready set. One caller
+    /// children again where nothing moves, and returns lost children to the ready set: those that are live, but neither ready, scheduled, parked, held nor claimed. One caller
     /// polls a branch at a time. [`PollReport::to_cancel`] names branches whose live children the caller must cancel; a
     /// branch that still has some is named again after [`CANCEL_AGAIN`], so a crash of the caller loses no cancel.
     fn poll_branches(&self, now: Now, limit: usize) -> Fut<'_, PollReport>;
@@ -152,7 +152,7 @@ pub struct PollReport {
 pub struct Prune {
     /// Ended in this state.
     pub state: State,
-    /// Before this moment.
+    /// Before this time.
     pub before: Time,
     /// Only of this kind.
     pub kind: Option<String>,

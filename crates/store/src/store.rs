@@ -6,10 +6,10 @@ use windlass_model::Time;
 
 use crate::{Backend, Control, Diagnose, Error, Execution, Inspect, Maintenance};
 
-/// A verb under way.
+/// The future of a call to the store.
 pub type Fut<'a, T> = Pin<Box<dyn Future<Output = Result<T, Error>> + Send + 'a>>;
 
-/// The moment at which a verb takes place: `None` is the database's own clock, which everything but a test passes.
+/// The time at which a call takes place: `None` is the database's own clock, which everything but a test passes.
 pub type Now = Option<Time>;
 
 /// Everything that a store can do, cut by caller:

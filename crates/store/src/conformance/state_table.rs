@@ -1,4 +1,4 @@
-//! Every pair of state and event of [`windlass_model::state::MOVES`], tried through the call that causes the event.
+//! Every pair of state and event of [`windlass_model::state::TRANSITIONS`], tried through the call that causes the event.
 //!
 //! Each job was claimed before, so that every event can be tried with the epoch and revision of its last claim: the current
 //! one of a running job, an outdated one otherwise.

@@ -40,7 +40,7 @@ struct DueBranch {
 #[derive(Clone, Copy, Default)]
 struct Claimed {
     items: i64,
-    begun: i64,
+    unstarted: i64,
 }
 
 /// What the snapshot shows of a branch.
@@ -93,13 +93,13 @@ fn read_branch(row: &Row<'_>) -> rusqlite::Result<DueBranch> {
 impl DueBranch {
     /// The next poll, given what is seen now.
     fn next(&self, now: Time, claimed: Claimed) -> BranchPoll {
-        let Claimed { items, begun } = claimed;
+        let Claimed { items, unstarted } = claimed;
         let sample = PollSample {
             now,
             spawned: self.spawned,
             counts: self.counts,
             claimed: items,
-            claimed_unstarted: begun,
+            claimed_unstarted: unstarted,
         };
         self.poll.next(&sample, PollInterval::of(self.watch.as_ref()))
     }
@@ -148,7 +148,7 @@ fn count_claimed(tx: &Tx<'_>, jobs: &HashSet<(JobId, Epoch)>) -> Result<HashMap<
         if let Some((key, items, first)) = found {
             let claimed = branches.entry(key).or_default();
             claimed.items += items;
-            claimed.begun += if first { items } else { 0 };
+            claimed.unstarted += if first { items } else { 0 };
         }
     }
     Ok(branches)
