@@ -27,6 +27,7 @@ pub mod children;
 pub mod claim;
 pub mod commit;
 pub mod control;
+pub mod diagnose;
 pub mod flow_control_races;
 pub mod fork;
 pub mod gate;
@@ -182,6 +183,12 @@ macro_rules! conformance {
                 calls_that_add_no_ready_job_move_no_gate
                 gates_of_unknown_queues_do_not_move
                 all_handles_move_and_read_the_same_gate
+            }
+            diagnose {
+                the_first_ready_job_of_each_queue_and_kind_is_reported
+                ready_suspects_are_counted_up_to_a_cap
+                a_branch_is_reported_while_its_job_waits_for_it
+                a_branch_with_live_children_of_an_ended_job_is_orphaned
             }
             inspect {
                 children_are_listed_oldest_first
@@ -609,6 +616,7 @@ mod tests {
             include_str!("reap.rs"),
             include_str!("timers.rs"),
             include_str!("gate.rs"),
+            include_str!("diagnose.rs"),
             include_str!("inspect.rs"),
             include_str!("state_table.rs"),
             include_str!("bad_input.rs"),

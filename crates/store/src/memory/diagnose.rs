@@ -1,7 +1,53 @@
 //! The diagnosis of the memory store: it has no database to check.
 
-use super::*;
-use crate::{BranchHealth, Database, Diagnose, OldestReady};
+use windlass_model::BranchCounts;
+
+use super::{branch::StoredBranch, *};
+use crate::{BranchHealth, Database, Diagnose, OldestReady, diagnose::merge};
+
+impl Inner {
+    /// The first ready job of each lane.
+    fn oldest_ready(&self) -> Vec<OldestReady> {
+        let mut lanes = BTreeSet::new();
+        let first = self.ready.iter().filter(|(lane, ..)| lanes.insert(lane));
+        let oldest = first.map(|(lane, _, id)| OldestReady {
+            queue: lane.queue.clone(),
+            kind: lane.kind.clone(),
+            version: lane.version,
+            due_at: self.row(*id).due_at,
+        });
+        oldest.collect()
+    }
+
+    fn awaited_branches(&self, limit: usize) -> Vec<BranchHealth> {
+        let mut polled: Vec<_> =
+            self.branches.iter().filter(|(_, branch)| branch.poll.next_at.is_some()).collect();
+        polled.sort_by_key(|(_, branch)| branch.poll.next_at);
+        let polled = polled.into_iter().take(limit);
+        let awaited = polled.filter(|(_, branch)| branch.watch.is_some() && !branch.cancels_children);
+        awaited.map(|((job, _), branch)| health(*job, branch)).collect()
+    }
+
+    fn orphaned_branches(&self, limit: usize) -> Vec<BranchHealth> {
+        let newest = self.branches.iter().rev().take(limit);
+        let orphaned = newest.filter(|((job, _), branch)| {
+            let has_ended = self.jobs.get(job).is_some_and(|row| row.final_state.is_some());
+            has_ended && !branch.cancels_children && branch.spawned > branch.counts.ended()
+        });
+        orphaned.map(|((job, _), branch)| health(*job, branch)).collect()
+    }
+}
+
+fn health(job: JobId, branch: &StoredBranch) -> BranchHealth {
+    BranchHealth {
+        job,
+        name: branch.name.clone(),
+        merge: merge(branch.merge_record.as_deref()),
+        spawned: branch.spawned,
+        counts: BranchCounts { started: 0, ..branch.counts },
+        poll_at: branch.poll.next_at,
+    }
+}
 
 impl Diagnose for Memory {
     fn database(&self) -> Fut<'_, Database> {
@@ -9,18 +55,21 @@ impl Diagnose for Memory {
     }
 
     fn oldest_ready(&self) -> Fut<'_, Vec<OldestReady>> {
-        Box::pin(std::future::ready(Ok(Vec::new())))
+        self.run(None, |inner, _| Ok(inner.oldest_ready()))
     }
 
-    fn suspects(&self, _cap: u64) -> Fut<'_, u64> {
-        Box::pin(std::future::ready(Ok(0)))
+    fn suspects(&self, cap: u64) -> Fut<'_, u64> {
+        self.run(None, move |inner, _| {
+            let suspects = inner.ready.iter().filter(|(lane, ..)| lane.suspect).count();
+            Ok((suspects as u64).min(cap))
+        })
     }
 
-    fn awaited_branches(&self, _limit: usize) -> Fut<'_, Vec<BranchHealth>> {
-        Box::pin(std::future::ready(Ok(Vec::new())))
+    fn awaited_branches(&self, limit: usize) -> Fut<'_, Vec<BranchHealth>> {
+        self.run(None, move |inner, _| Ok(inner.awaited_branches(limit)))
     }
 
-    fn orphaned_branches(&self, _limit: usize) -> Fut<'_, Vec<BranchHealth>> {
-        Box::pin(std::future::ready(Ok(Vec::new())))
+    fn orphaned_branches(&self, limit: usize) -> Fut<'_, Vec<BranchHealth>> {
+        self.run(None, move |inner, _| Ok(inner.orphaned_branches(limit)))
     }
 }
