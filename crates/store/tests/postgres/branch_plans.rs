@@ -73,7 +73,13 @@ async fn statements_about_branches_read_only_their_batch() {
         (statement("children.branch_children"), format!("1, {first}, 1, null, null, 100, 100")),
         (statement("children.unsuccessful_children"), format!("1, {first}, 1, null, 100")),
         (statement("children.child_ends"), format!("{first}, 1, null, 100")),
-        (statement("prune.jobs"), format!("{}, 1, '{{}}', '{{}}', '{{}}', 9000", hundred(15_000))),
+        (
+            statement("prune.jobs"),
+            format!(
+                "{0}, 1, '{{}}', '{{}}', '{{}}', 9000, {0}, array_fill('red'::text, array[100])",
+                hundred(15_000)
+            ),
+        ),
     ];
     assert_reads_only_its_batch(&calls, BRANCHES).await;
 }

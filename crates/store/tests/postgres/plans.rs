@@ -264,7 +264,12 @@ async fn steps_waits_and_signals_read_only_their_batch() {
         (statement("children.child_ends"), format!("{first}, 1, null, 100")),
         (statement("inspect.transitions"), format!("{first}, null, 100")),
         (statement("inspect.transition_counts"), "'served', 100".into()),
-        (statement("prune.jobs"), format!("{children}, 0, '{{}}', '{{}}', '{{}}', 9000")),
+        (
+            statement("prune.jobs"),
+            format!(
+                "{children}, 0, '{{}}', '{{}}', '{{}}', 9000, {children}, array_fill('red'::text, array[100])"
+            ),
+        ),
         (statement("repair.met_waits"), String::new()),
     ];
     assert_reads_only_its_batch(&calls, &format!("{MACHINES}; {CLAIMS}")).await;
