@@ -118,7 +118,7 @@ fn a_running_job_is_cancelled_and_a_done_one_stays_done() {
     until("it is done", || (sandbox.state(&done) == "done").then_some(()));
     sandbox.refuses(&[
         (&["retry", &done], &["cannot be retried: it is done; submit a new job"]),
-        (&["pause", &done], &["for good"]),
+        (&["pause", &done], &["which is final"]),
         (&["retry", "--state", "done", "--yes"], &["done jobs cannot be retried", "failed, cancelled"]),
     ]);
     // It has ended, but not as wanted.
