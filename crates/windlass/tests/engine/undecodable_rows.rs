@@ -1,6 +1,6 @@
 //! A job whose row cannot be decoded fails and says why; its neighbours run.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::{collections::BTreeMap, sync::Mutex};
 
 use windlass::{
     ControlOutcome, JobError,
@@ -12,10 +12,14 @@ use crate::on_both_stores;
 
 on_both_stores!(a_job_whose_row_cannot_be_decoded_fails_alone);
 
-static RUNS: AtomicUsize = AtomicUsize::new(0);
+/// How often each number was returned, by the URL of the test's store.
+static RUNS: Mutex<BTreeMap<(String, u32), usize>> = Mutex::new(BTreeMap::new());
 
 #[derive(Serialize, Deserialize)]
-struct Echo(u32);
+struct Echo {
+    n: u32,
+    url: String,
+}
 
 impl Task for Echo {
     const KIND: &'static str = "undecodable_echo";
@@ -23,8 +27,8 @@ impl Task for Echo {
     type Error = AnyError;
 
     async fn run(self, _cx: &TaskCx) -> Result<u32, AnyError> {
-        RUNS.fetch_add(u32::from(self.0 == 7) as usize, Ordering::SeqCst);
-        Ok(self.0)
+        *RUNS.lock().expect("runs").entry((self.url, self.n)).or_default() += 1;
+        Ok(self.n)
     }
 }
 
@@ -48,8 +52,8 @@ async fn write_settings(url: &str, id: JobId, text: &str) {
 
 async fn a_job_whose_row_cannot_be_decoded_fails_alone(url: &str) {
     let submitter = Engine::open(url).await.expect("opened").task::<Echo>();
-    let broken = submitter.submit(Echo(7)).await.expect("submitted");
-    let sound = submitter.submit(Echo(8)).await.expect("submitted");
+    let broken = submitter.submit(Echo { n: 7, url: url.into() }).await.expect("submitted");
+    let sound = submitter.submit(Echo { n: 8, url: url.into() }).await.expect("submitted");
     write_settings(url, broken.id(), r#"{"retry":"#).await;
     let why = submitter.operator().why(broken.id()).await.expect("read").expect("exists");
     assert_eq!(why.cause, "undecodable");
@@ -63,7 +67,8 @@ async fn a_job_whose_row_cannot_be_decoded_fails_alone(url: &str) {
     let JobError::Failed { reason, failure } = &error else { panic!("{error:?}") };
     assert_eq!(*reason, Reason::Undecodable);
     assert!(failure.message.starts_with("the column settings of its row cannot be decoded: "), "{failure}");
-    let runs = RUNS.load(Ordering::SeqCst);
+    let runs = || RUNS.lock().expect("runs").get(&(url.to_owned(), 7)).copied();
+    assert_eq!(runs(), None, "it did not run");
 
     let job = engine.inspect().job(broken.id()).await.expect("read").expect("exists");
     assert_eq!((job.summary.attempts, job.settings), (0, Settings::default()), "no attempt is counted");
@@ -72,6 +77,6 @@ async fn a_job_whose_row_cannot_be_decoded_fails_alone(url: &str) {
     write_settings(url, broken.id(), "{}").await;
     assert_eq!(engine.control("ada").retry(broken.id()).await.expect("asked"), ControlOutcome::Done);
     assert_eq!(broken.result().await.expect("done"), 7);
-    assert_eq!(RUNS.load(Ordering::SeqCst), runs + 1);
+    assert_eq!(runs(), Some(1));
     engine.stop().await;
 }
