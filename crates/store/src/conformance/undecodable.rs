@@ -7,6 +7,20 @@ use windlass_model::{NewJob, Reason, Retry, Settings, State, SubmitOutcome, Uniq
 use super::kit::*;
 use crate::{ControlOutcome, Fork, JobAction, Prune, SignalOutcome};
 
+/// Hands the names of all cases to the macro `$run`, which makes a test of each.
+#[macro_export]
+macro_rules! undecodable_cases {
+    ($run:ident) => {
+        $run! {
+            a_claim_returns_the_fault_of_one_job
+            a_wait_that_cannot_be_decoded_ends_with_the_next_signal
+            a_job_keeps_its_unique_name_until_it_has_ended
+            a_job_is_not_retried_or_forked_before_its_row_is_repaired
+            a_job_that_cannot_be_decoded_is_pruned
+        }
+    };
+}
+
 /// Writes a text to a column of a job's row.
 pub type WriteColumn<'a> = &'a (dyn Fn(&str, windlass_model::JobId, &str) + Sync);
 

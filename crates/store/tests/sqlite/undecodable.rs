@@ -24,10 +24,4 @@ macro_rules! cases {
     };
 }
 
-cases! {
-    a_claim_returns_the_fault_of_one_job
-    a_wait_that_cannot_be_decoded_ends_with_the_next_signal
-    a_job_keeps_its_unique_name_until_it_has_ended
-    a_job_is_not_retried_or_forked_before_its_row_is_repaired
-    a_job_that_cannot_be_decoded_is_pruned
-}
+windlass_store::undecodable_cases!(cases);
