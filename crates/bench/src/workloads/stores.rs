@@ -37,6 +37,10 @@ impl Stores {
                 Kind::Postgres(Box::new(cluster.context("starting a private PostgreSQL server")?))
             }
             url if url.starts_with("postgres://") || url.starts_with("postgresql://") => {
+                anyhow::ensure!(
+                    !url.contains("schema="),
+                    "the URL of a store to measure names no schema: each store gets a schema of its own; leave schema= out"
+                );
                 Kind::Url(url.to_owned())
             }
             other => anyhow::bail!(
