@@ -28,7 +28,7 @@ impl Machine for Checkout {
     type Output = String;
     type Error = AnyError;
 
-    async fn step(self, cx: &StepCx) -> Result<Next<Checkout>, AnyError> {
+    async fn step(self, cx: &MachineCx) -> Result<Next<Checkout>, AnyError> {
         Ok(match self {
             Checkout::Start { order, cents } => {
                 println!("  order {order}: reserved, waits for {cents} cents");

@@ -57,7 +57,7 @@ impl Machine for Render {
     type Output = String;
     type Error = AnyError;
 
-    async fn step(self, cx: &StepCx) -> Result<Next<Render>, AnyError> {
+    async fn step(self, cx: &MachineCx) -> Result<Next<Render>, AnyError> {
         Ok(match self {
             Render::Request { film } => {
                 SERVICE.lock().expect("nobody panics here").begin();

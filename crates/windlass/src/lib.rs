@@ -77,9 +77,9 @@ pub use windlass_store::{AuditFilter, ControlOutcome, Filter, JobAction};
 pub use windlass_workflow::{
     AnyError, AsChild, AsMachine, AsResult, AsTask, AsWorkflow, Branch, Child, ChildOf, ChildResult,
     ChildWait, ChildrenError, Codec, Context, ContinueIf, Error, First2, First3, First4, First5, First6,
-    Flow, IntoChild, JobError, Kind, Machine, MachineBranch, MergeCall, Merged, Merging, Next, OnError, Race,
-    Reducing, Repeat, Results, Rows, Select, SignalError, SignalWait, Sleep, Source, Step, StepCx,
-    StreamSource, Task, TaskCx, Transaction, TransactionCall, TryCx, UndoCx, WaitFor, WaitUntil, Workflow,
+    Flow, IntoChild, JobError, Kind, Machine, MachineBranch, MachineCx, MergeCall, Merged, Merging, Next,
+    OnError, Race, Reducing, Repeat, Results, Rows, Select, SignalError, SignalWait, Sleep, Source, Step,
+    StepCx, StreamSource, Task, TaskCx, Transaction, TransactionCall, UndoCx, WaitFor, WaitUntil, Workflow,
     all, any, codec, failure_of, signal, signals, span, stream,
 };
 
@@ -87,8 +87,8 @@ pub use windlass_workflow::{
 pub mod prelude {
     pub use crate::{
         AnyError, Calendar, Child, Engine, Failure, First2, First3, Flow, Handle, JobError, JobId, Machine,
-        Merge, Merged, Next, Pool, RateCharge, RateLimit, Retry, Rows, Serial, StepCx, Task, TaskCx, TryCx,
-        UndoCx, Unique, Workflow, all, any, percent, signal, signals,
+        MachineCx, Merge, Merged, Next, Pool, RateCharge, RateLimit, Retry, Rows, Serial, StepCx, Task,
+        TaskCx, UndoCx, Unique, Workflow, all, any, percent, signal, signals,
         span::{days, hours, minutes, seconds},
         stream,
     };

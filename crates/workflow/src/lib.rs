@@ -26,14 +26,14 @@ pub use child::Child;
 pub use codec::Codec;
 pub use error::{AnyError, Error, JobError};
 pub use machine::{
-    AsMachine, ChildResult, ChildrenError, Machine, MachineBranch, Next, SignalError, StepCx, WaitFor, all,
-    any, signal, signals,
+    AsMachine, ChildResult, ChildrenError, Machine, MachineBranch, MachineCx, Next, SignalError, WaitFor,
+    all, any, signal, signals,
 };
 pub use task::{AsTask, Kind, Task, TaskCx};
 pub use workflow::{
     AsWorkflow, Branch, ChildWait, Context, ContinueIf, First2, First3, First4, First5, First6, Flow,
-    MergeCall, Merging, OnError, Race, Reducing, Repeat, Select, SignalWait, Sleep, Step, Transaction,
-    TransactionCall, TryCx, UndoCx, WaitUntil, Workflow, failure_of,
+    MergeCall, Merging, OnError, Race, Reducing, Repeat, Select, SignalWait, Sleep, Step, StepCx,
+    Transaction, TransactionCall, UndoCx, WaitUntil, Workflow, failure_of,
 };
 
 /// What the engine needs to run tasks, machines and workflows, and what operators need to show them. Authors need none of it.

@@ -32,7 +32,7 @@ impl Machine for Count {
     type Output = usize;
     type Error = Failure;
 
-    async fn step(self, _cx: &StepCx) -> Result<Next<Count>, Failure> {
+    async fn step(self, _cx: &MachineCx) -> Result<Next<Count>, Failure> {
         let Count::Down { n, left } = self;
         if let Some(executed) = EXECUTED.get().and_then(|all| all.get(n)) {
             executed.fetch_add(1, Ordering::Relaxed);
@@ -206,7 +206,7 @@ impl Machine for Sleeper {
     type Output = ();
     type Error = Failure;
 
-    async fn step(self, _cx: &StepCx) -> Result<Next<Sleeper>, Failure> {
+    async fn step(self, _cx: &MachineCx) -> Result<Next<Sleeper>, Failure> {
         let rounds = match self {
             Sleeper::Fresh { rounds } => rounds,
             Sleeper::Woken { rounds } => {

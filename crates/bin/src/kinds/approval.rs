@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use windlass::{Failure, Machine, Next, StepCx, any, signal};
+use windlass::{Failure, Machine, MachineCx, Next, any, signal};
 
 /// A request for an approval.
 #[derive(Serialize, Deserialize)]
@@ -30,7 +30,7 @@ impl Machine for Approval {
     type Output = Value;
     type Error = Failure;
 
-    async fn step(self, cx: &StepCx) -> Result<Next<Approval>, Failure> {
+    async fn step(self, cx: &MachineCx) -> Result<Next<Approval>, Failure> {
         match self {
             Approval::Ask { what, seconds } => {
                 let next = Next::wait(Approval::Asked { what }, any([signal("approve"), signal("reject")]));

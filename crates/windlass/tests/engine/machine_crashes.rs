@@ -11,7 +11,7 @@ use std::{
 };
 
 use tokio::sync::Notify;
-use windlass::{Config, StepCx, prelude::*, store::Error};
+use windlass::{Config, MachineCx, prelude::*, store::Error};
 
 use crate::{
     common::{Call, Faults, faulty},
@@ -79,7 +79,7 @@ impl Machine for Five {
     type Output = u32;
     type Error = Failure;
 
-    async fn step(self, cx: &StepCx) -> Result<Next<Five>, Failure> {
+    async fn step(self, cx: &MachineCx) -> Result<Next<Five>, Failure> {
         *RAN.lock().expect("runs").entry(cx.step_id()).or_default() += 1;
         Ok(match self {
             Five::One { sum } => Next::to(Five::Two { sum: sum + 1 }),

@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use windlass::{ChildResult, Config, Delivery, Error, Reason, State, StepCx, prelude::*};
+use windlass::{ChildResult, Config, Delivery, Error, MachineCx, Reason, State, prelude::*};
 
 use crate::{
     common::{reaches, state},
@@ -140,7 +140,7 @@ impl Machine for Act {
     type Output = Vec<String>;
     type Error = Failure;
 
-    async fn step(self, cx: &StepCx) -> Result<Next<Act>, Failure> {
+    async fn step(self, cx: &MachineCx) -> Result<Next<Act>, Failure> {
         Ok(match self {
             Act::Count { left, log } => {
                 note(&log, left);
@@ -227,7 +227,7 @@ impl Machine for Act {
         })
     }
 
-    async fn on_error(self, failure: Failure, _cx: &StepCx) -> Result<Next<Act>, Failure> {
+    async fn on_error(self, failure: Failure, _cx: &MachineCx) -> Result<Next<Act>, Failure> {
         match self {
             Act::Fail { how: How::Rescue, .. } => Ok(Next::to(Act::Rescued)),
             Act::Fail { how: How::Twice, .. } => Err(Failure::retry("and again")),
@@ -393,7 +393,7 @@ impl Machine for Items {
     type Output = Vec<u64>;
     type Error = AnyError;
 
-    async fn step(self, cx: &StepCx) -> Result<Next<Items>, AnyError> {
+    async fn step(self, cx: &MachineCx) -> Result<Next<Items>, AnyError> {
         let mut items = match self {
             Items::Start => Vec::new(),
             Items::Item(mut items) => {
@@ -642,7 +642,7 @@ async fn an_enum_that_cannot_be_a_machine_is_refused_at_start() {
         type Output = ();
         type Error = AnyError;
 
-        async fn step(self, _cx: &StepCx) -> Result<Next<Tagged>, AnyError> {
+        async fn step(self, _cx: &MachineCx) -> Result<Next<Tagged>, AnyError> {
             Ok(Next::done(()))
         }
     }

@@ -6,7 +6,7 @@ use std::sync::{
 };
 
 use windlass::{
-    Config, State, StepCx,
+    Config, MachineCx, State,
     prelude::*,
     store::{
         postgres::{Options, Postgres},
@@ -168,7 +168,7 @@ impl Machine for Climb {
     type Output = u64;
     type Error = Failure;
 
-    async fn step(self, _cx: &StepCx) -> Result<Next<Climb>, Failure> {
+    async fn step(self, _cx: &MachineCx) -> Result<Next<Climb>, Failure> {
         let Climb::At { n, height } = self;
         tokio::time::sleep(Duration::from_millis(n % 5)).await;
         Ok(match height {

@@ -87,12 +87,12 @@ impl Machine for Merges {
         Retry::never()
     }
 
-    async fn on_error(self, failure: Failure, _cx: &StepCx) -> Result<Next<Merges>, Failure> {
+    async fn on_error(self, failure: Failure, _cx: &MachineCx) -> Result<Next<Merges>, Failure> {
         ERRORS.fetch_add(1, Ordering::SeqCst);
         Ok(Next::by_policy(failure))
     }
 
-    async fn step(self, cx: &StepCx) -> Result<Next<Merges>, Failure> {
+    async fn step(self, cx: &MachineCx) -> Result<Next<Merges>, Failure> {
         match self {
             Merges::Open { gate } => {
                 cx.branch("one").spawn("one", Child::new(Held(gate))).open().await?;
@@ -123,12 +123,12 @@ impl Machine for Parent {
         Some(Duration::from_secs(5))
     }
 
-    async fn on_error(self, failure: Failure, _cx: &StepCx) -> Result<Next<Parent>, Failure> {
+    async fn on_error(self, failure: Failure, _cx: &MachineCx) -> Result<Next<Parent>, Failure> {
         ERRORS.fetch_add(1, Ordering::SeqCst);
         Ok(Next::by_policy(failure))
     }
 
-    async fn step(self, cx: &StepCx) -> Result<Next<Parent>, Failure> {
+    async fn step(self, cx: &MachineCx) -> Result<Next<Parent>, Failure> {
         match self {
             Parent::Spawn { gate } => Ok(Next::children(Parent::Read, [Child::new(Held(gate))])),
             Parent::Read => {

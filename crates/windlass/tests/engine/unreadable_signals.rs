@@ -1,6 +1,6 @@
 //! Signals that a job cannot decode: they are marked unreadable, and the job continues to wait.
 
-use windlass::{ControlOutcome, State, StepCx, model::Signal, prelude::*};
+use windlass::{ControlOutcome, MachineCx, State, model::Signal, prelude::*};
 
 use crate::{
     common::{Reversed, until},
@@ -30,7 +30,7 @@ impl Machine for Number {
     type Output = u32;
     type Error = AnyError;
 
-    async fn step(self, cx: &StepCx) -> Result<Next<Number>, AnyError> {
+    async fn step(self, cx: &MachineCx) -> Result<Next<Number>, AnyError> {
         Ok(match self {
             Number::Start => Next::wait(Number::Got, signal("n")),
             Number::Got => Next::done(cx.signal("n")?.unwrap_or_default()),
@@ -50,7 +50,7 @@ impl Machine for Numbers {
     type Output = (Vec<u32>, bool);
     type Error = AnyError;
 
-    async fn step(self, cx: &StepCx) -> Result<Next<Numbers>, AnyError> {
+    async fn step(self, cx: &MachineCx) -> Result<Next<Numbers>, AnyError> {
         Ok(match self {
             Numbers::Start { seconds } => {
                 let wait = Next::wait(Numbers::Got, all([signals("n"), signal("stop")]));

@@ -1,6 +1,6 @@
 //! Versions of a machine: served side by side, changed without a new version, and migrated.
 
-use windlass::{Reason, State, StepCx, prelude::*};
+use windlass::{MachineCx, Reason, State, prelude::*};
 
 use crate::{
     common::{reaches, state},
@@ -24,7 +24,7 @@ impl Machine for Old {
     type Output = String;
     type Error = AnyError;
 
-    async fn step(self, _cx: &StepCx) -> Result<Next<Old>, AnyError> {
+    async fn step(self, _cx: &MachineCx) -> Result<Next<Old>, AnyError> {
         Ok(match self {
             Old::Begin { value } => Next::wait(Old::Middle { value }, signal("go")),
             Old::Middle { value } => Next::done(format!("old {value}")),
@@ -45,7 +45,7 @@ impl Machine for New {
     type Output = String;
     type Error = AnyError;
 
-    async fn step(self, _cx: &StepCx) -> Result<Next<New>, AnyError> {
+    async fn step(self, _cx: &MachineCx) -> Result<Next<New>, AnyError> {
         Ok(match self {
             New::Start { value, unit } => Next::wait(New::Centre { value, unit }, signal("go")),
             New::Centre { value, unit } => Next::done(format!("new {value} {unit}")),
@@ -65,7 +65,7 @@ impl Machine for Renamed {
     type Output = String;
     type Error = AnyError;
 
-    async fn step(self, _cx: &StepCx) -> Result<Next<Renamed>, AnyError> {
+    async fn step(self, _cx: &MachineCx) -> Result<Next<Renamed>, AnyError> {
         Ok(match self {
             Renamed::Begin { value } => Next::to(Renamed::Middling { value }),
             Renamed::Middling { value } => Next::done(format!("renamed {value}")),

@@ -17,7 +17,7 @@ use windlass_model::{
 use windlass_runtime::{Attempt, Stage, StepResult, StepWriter};
 use windlass_store::Branch;
 
-use super::{Services, StepCx};
+use super::{MachineCx, Services};
 use crate::{
     branch::{
         Chunk, IntoChild, MergeRecord, MergeVerdict, Merged, Plan, Results, Source, items_of,
@@ -35,11 +35,11 @@ const RETRY_AFTER: Duration = Duration::from_secs(1);
 /// A branch of a machine that is being described; [`MachineBranch::open`] opens it, spawns its children and seals it.
 #[must_use = "a branch is not opened until `open` is awaited"]
 pub struct MachineBranch<'a> {
-    cx: &'a StepCx,
+    cx: &'a MachineCx,
     plan: Plan,
 }
 
-impl StepCx {
+impl MachineCx {
     /// Opens a branch of children that are spawned from sources. When the step runs again, a branch that it had sealed stays as
     /// it is, and one that was partly filled is filled up. Wait for it with [`crate::Next::merge`].
     pub fn branch(&self, name: &str) -> MachineBranch<'_> {
@@ -173,7 +173,7 @@ impl MachineBranch<'_> {
 /// Waits until there is room for `more` children. If that takes long, the step ends, to run again later: otherwise machines
 /// could hold all slots of a worker and leave none for their children.
 async fn wait_or_interrupt(
-    cx: &StepCx,
+    cx: &MachineCx,
     number: BranchNo,
     limit: Option<u64>,
     more: u64,
@@ -212,7 +212,7 @@ fn progress_of(branch: &Branch) -> BranchProgress {
 }
 
 /// Refuses to end a machine with a branch that was not merged: nobody would know how its children end.
-pub(super) async fn check_all_merged(cx: &StepCx) -> Result<(), Failure> {
+pub(super) async fn check_all_merged(cx: &MachineCx) -> Result<(), Failure> {
     // Most machines have no branches, so the store is not asked.
     if !cx.branches.load(Ordering::Relaxed) {
         return Ok(());
@@ -237,7 +237,7 @@ fn wait(timeout: Option<Duration>) -> Wait {
 
 /// The result of a step that requests a merge: the machine continues in the stage when the merge is over.
 pub(super) async fn request_merge(
-    cx: &StepCx,
+    cx: &MachineCx,
     ran: String,
     stage: Stage,
     names: Vec<String>,

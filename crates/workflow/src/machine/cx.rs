@@ -11,7 +11,7 @@ use super::Services;
 use crate::{JobError, output::decode_output, signal, store_retry};
 
 /// What a running step can find out about its job and its attempt.
-pub struct StepCx {
+pub struct MachineCx {
     /// Whether a machine of this kind has opened a branch in this process.
     pub(super) branches: Arc<AtomicBool>,
     /// Notified when the step must end before its code returns.
@@ -94,7 +94,7 @@ impl From<ChildrenError> for Failure {
     }
 }
 
-impl StepCx {
+impl MachineCx {
     /// The id of the job.
     pub fn id(&self) -> JobId {
         self.attempt.job.id
@@ -137,7 +137,7 @@ impl StepCx {
         self.attempt.is_cancelled()
     }
 
-    /// Returns when [`StepCx::is_cancelled`] becomes true.
+    /// Returns when [`MachineCx::is_cancelled`] becomes true.
     pub async fn cancelled(&self) {
         self.attempt.cancelled().await;
     }

@@ -14,7 +14,7 @@ use windlass_model::{Failure, Outcome, Reason, Retry, failure::class};
 use windlass_runtime::{Attempt, Handler, Policy, Running, Started, StepResult};
 use windlass_store::Store;
 
-use super::{Machine, Next, StepCx, branch, stage};
+use super::{Machine, MachineCx, Next, branch, stage};
 use crate::{codec::Codecs, store_retry::run_attempt, workflow::Reader};
 
 /// What the code of machines and workflows needs of its engine.
@@ -46,11 +46,11 @@ impl<M: Machine> MachineHandler<M> {
         MachineHandler { services, branches: Arc::default(), machine: PhantomData }
     }
 
-    fn cx(&self, attempt: Arc<Attempt>) -> StepCx {
+    fn cx(&self, attempt: Arc<Attempt>) -> MachineCx {
         let services = Arc::clone(self.services.get().expect("set before the first job is claimed"));
         let (branches, interrupted) = (Arc::clone(&self.branches), Notify::new());
         let (unreadable, diverged) = (Mutex::default(), OnceLock::new());
-        StepCx { branches, interrupted, unreadable, diverged, attempt, services }
+        MachineCx { branches, interrupted, unreadable, diverged, attempt, services }
     }
 }
 
@@ -100,7 +100,7 @@ impl<M: Machine> Handler for MachineHandler<M> {
 }
 
 /// Runs a step, unless the machine must continue to wait for its branches.
-async fn step<M: Machine>(cx: &StepCx, state: M) -> Result<StepResult, Failure> {
+async fn step<M: Machine>(cx: &MachineCx, state: M) -> Result<StepResult, Failure> {
     if branch::is_merging(&cx.attempt)
         && let Some(result) = branch::poll_merge(&cx.services, &cx.attempt).await?
     {
@@ -111,7 +111,7 @@ async fn step<M: Machine>(cx: &StepCx, state: M) -> Result<StepResult, Failure> 
 
 /// Runs the code of a machine until it returns or the step is interrupted.
 async fn run<M: Machine>(
-    cx: &StepCx,
+    cx: &MachineCx,
     code: impl Future<Output = Result<Next<M>, M::Error>>,
 ) -> Result<StepResult, Failure> {
     let next = tokio::select! {

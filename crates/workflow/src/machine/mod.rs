@@ -17,7 +17,7 @@ use windlass_model::{Failure, Retry};
 use windlass_runtime::Policy;
 
 pub use branch::MachineBranch;
-pub use cx::{ChildResult, ChildrenError, SignalError, StepCx};
+pub use cx::{ChildResult, ChildrenError, MachineCx, SignalError};
 pub use handler::{MachineHandler, Services};
 pub use next::{Next, WaitFor, all, any, signal, signals};
 
@@ -26,8 +26,8 @@ use crate::Kind;
 /// A durable state machine: an enum whose variants are its stages.
 ///
 /// A step runs at least once, and its transition is recorded exactly once: if the worker dies in the middle, the step runs
-/// again. Its effects on the outside world may then happen twice; [`StepCx::step_id`] is a good idempotency key, and
-/// [`StepCx::fence`] a fencing token for systems that take one.
+/// again. Its effects on the outside world may then happen twice; [`MachineCx::step_id`] is a good idempotency key, and
+/// [`MachineCx::fence`] a fencing token for systems that take one.
 ///
 /// The enum is kept as serde writes it by default, `{"Variant": data}`. Attributes that write it another way (`tag`,
 /// `untagged`) are refused when the engine starts. Variants and fields may be added while jobs exist; for other changes see
@@ -45,7 +45,7 @@ pub trait Machine: Serialize + DeserializeOwned + Send + Sync + 'static {
     type Error: Into<Failure> + Send;
 
     /// Does the work of a stage, and returns what follows.
-    fn step(self, cx: &StepCx) -> impl Future<Output = Result<Next<Self>, Self::Error>> + Send;
+    fn step(self, cx: &MachineCx) -> impl Future<Output = Result<Next<Self>, Self::Error>> + Send;
 
     /// Decides what follows when a step returned an error, panicked, timed out, or returned something that is refused. It is
     /// called on the stage as it was before the step. By default the retry policy of the stage decides. If it fails itself, the
@@ -53,7 +53,7 @@ pub trait Machine: Serialize + DeserializeOwned + Send + Sync + 'static {
     fn on_error(
         self,
         failure: Failure,
-        _cx: &StepCx,
+        _cx: &MachineCx,
     ) -> impl Future<Output = Result<Next<Self>, Self::Error>> + Send {
         async { Ok(Next::by_policy(failure)) }
     }

@@ -5,7 +5,7 @@ use std::{fmt, time::Duration};
 use windlass_model::{Failure, Merge, Wait, WaitCondition, failure::class, wait::SignalName};
 use windlass_runtime::{Attempt, Stage, StepResult};
 
-use super::{Machine, StepCx, branch, stage};
+use super::{Machine, MachineCx, branch, stage};
 use crate::Child;
 
 /// What follows from a step of a machine.
@@ -42,14 +42,14 @@ impl<M: Machine> Next<M> {
         Next::new(NextKind::Wait(state, signals))
     }
 
-    /// Submits jobs and continues in this stage when all of them have ended, successfully or not; [`crate::StepCx::children`]
+    /// Submits jobs and continues in this stage when all of them have ended, successfully or not; [`crate::MachineCx::children`]
     /// returns how. Continues at once if there are none, or if jobs with their keys existed already.
     pub fn children(state: M, children: impl IntoIterator<Item = Child>) -> Next<M> {
         Next::new(NextKind::Children(state, children.into_iter().collect()))
     }
 
     /// Continues in this stage when the merge of branches that this step or an earlier one opened is over, successfully or not;
-    /// [`crate::StepCx::merged`] returns its result.
+    /// [`crate::MachineCx::merged`] returns its result.
     pub fn merge<N: Into<String>>(state: M, branches: impl IntoIterator<Item = N>, merge: Merge) -> Next<M> {
         let names = branches.into_iter().map(Into::into).collect();
         Next::new(NextKind::Merge(state, names, Box::new(merge)))
@@ -87,14 +87,14 @@ impl<M: Machine> Next<M> {
         Next::new(NextKind::Failed(failure))
     }
 
-    /// Continues after this time even if the wait is not over by then; see [`crate::StepCx::timed_out`].
+    /// Continues after this time even if the wait is not over by then; see [`crate::MachineCx::timed_out`].
     pub fn timeout(mut self, timeout: Duration) -> Next<M> {
         self.timeout = Some(timeout);
         self
     }
 
     /// Converts it into what the runtime commits.
-    pub(super) async fn into_step_result(self, cx: &StepCx) -> Result<StepResult, Failure> {
+    pub(super) async fn into_step_result(self, cx: &MachineCx) -> Result<StepResult, Failure> {
         let Next { to, timeout } = self;
         let (attempt, ids) = (&*cx.attempt, &cx.services.ids);
         if timeout.is_some() && !matches!(to, NextKind::Wait(..) | NextKind::Children(..)) {

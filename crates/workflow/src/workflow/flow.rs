@@ -19,7 +19,7 @@ use super::{
     repeat::Repeat,
     select::{Race, Select},
     state::NOW,
-    step::{Step, TryCx, encode_result},
+    step::{Step, StepCx, encode_result},
     transaction::Transaction,
     wait::{ChildWait, ContinueIf, SignalWait, Sleep, WaitUntil},
 };
@@ -62,11 +62,11 @@ impl Flow {
         Step::new(&self.core, name, Location::caller(), move |_| run())
     }
 
-    /// The same, for code that needs the number of the try, a fencing token or an idempotency key; see [`TryCx`].
+    /// The same, for code that needs the number of the try, a fencing token or an idempotency key; see [`StepCx`].
     #[track_caller]
     pub fn step_with<'f, F, Fut, T, E>(&self, name: &str, run: F) -> Step<'f, T, E>
     where
-        F: FnMut(TryCx) -> Fut + Send + 'f,
+        F: FnMut(StepCx) -> Fut + Send + 'f,
         Fut: Future<Output = Result<T, E>> + Send + 'f,
         T: Serialize + DeserializeOwned + Send,
         E: Into<Failure> + From<Failure>,
@@ -167,7 +167,7 @@ impl Flow {
     #[track_caller]
     pub fn repeat<'f, F, Fut, T, E>(&self, name: &str, calendar: Calendar, run: F) -> Repeat<'f, T, E>
     where
-        F: FnMut(Time, TryCx) -> Fut + Send + 'f,
+        F: FnMut(Time, StepCx) -> Fut + Send + 'f,
         Fut: Future<Output = Result<std::ops::ControlFlow<T>, E>> + Send + 'f,
         T: Serialize + DeserializeOwned + Send + 'f,
         E: Into<Failure> + From<Failure> + Send + 'f,

@@ -55,7 +55,7 @@ pub use replay::{Replayer, Replays};
 pub use select::{First2, First3, First4, First5, First6, Race, Select};
 pub use state::{ENDED, RESUMED};
 pub use step::panic_text;
-pub use step::{Step, TryCx};
+pub use step::{Step, StepCx};
 pub use transaction::{Transaction, TransactionCall};
 pub use undo::UndoCx;
 pub use wait::{ChildWait, ContinueIf, SignalWait, Sleep, WaitUntil};

@@ -29,7 +29,7 @@ use super::{
     core::Core,
     fault::source_location,
     journal::{CallEnd, Ident},
-    step::{Body, RawStep, TryCx, decode_result, encode_result},
+    step::{Body, RawStep, StepCx, decode_result, encode_result},
     wait::RawWait,
 };
 
@@ -63,7 +63,7 @@ pub struct Repeat<'f, T, E> {
 /// The body of all ticks.
 type Shared<'f> = std::sync::Mutex<TickBody<'f>>;
 
-type TickBody<'f> = Box<dyn FnMut(Time, TryCx) -> Boxed<'f, Result<Vec<u8>, Failure>> + Send + 'f>;
+type TickBody<'f> = Box<dyn FnMut(Time, StepCx) -> Boxed<'f, Result<Vec<u8>, Failure>> + Send + 'f>;
 
 #[derive(Clone)]
 struct RepeatSpec {
@@ -103,7 +103,7 @@ where
         mut run: F,
     ) -> Repeat<'f, T, E>
     where
-        F: FnMut(Time, TryCx) -> Fut + Send + 'f,
+        F: FnMut(Time, StepCx) -> Fut + Send + 'f,
         Fut: Future<Output = Result<ControlFlow<T>, E>> + Send + 'f,
     {
         let body: TickBody<'f> = Box::new(move |tick, cx| {

@@ -36,7 +36,7 @@ use crate::{
 
 /// What a running step can find out about its job and its try. It makes no durable calls: a step runs again as a whole.
 #[derive(Clone)]
-pub struct TryCx {
+pub struct StepCx {
     core: Arc<Core>,
     call: usize,
     ident: Ident,
@@ -45,7 +45,7 @@ pub struct TryCx {
     id: String,
 }
 
-impl TryCx {
+impl StepCx {
     /// The id of the job.
     pub fn id(&self) -> JobId {
         self.core.job.id
@@ -84,7 +84,7 @@ impl TryCx {
         self.core.attempt.as_ref().is_some_and(|attempt| attempt.is_cancelled())
     }
 
-    /// Returns when [`TryCx::is_cancelled`] becomes true.
+    /// Returns when [`StepCx::is_cancelled`] becomes true.
     pub async fn cancelled(&self) {
         match &self.core.attempt {
             Some(attempt) => attempt.cancelled().await,
@@ -126,7 +126,7 @@ impl TryCx {
 }
 
 /// Makes the future of one try.
-pub(super) type Body<'f> = Box<dyn FnMut(TryCx) -> Boxed<'f, Result<Vec<u8>, Failure>> + Send + 'f>;
+pub(super) type Body<'f> = Box<dyn FnMut(StepCx) -> Boxed<'f, Result<Vec<u8>, Failure>> + Send + 'f>;
 
 /// What follows when a body has succeeded.
 pub(super) type OnBodyDone = fn(&RawStep<'_>, usize, Vec<u8>);
@@ -204,7 +204,7 @@ impl<'f> RawStep<'f> {
         };
         let ident = self.ident();
         let step_id = self.step_id(&ident);
-        let cx = TryCx { core: Arc::clone(&self.core), call: id, ident, tries, signal_payload, id: step_id };
+        let cx = StepCx { core: Arc::clone(&self.core), call: id, ident, tries, signal_payload, id: step_id };
         // Code before the first `await` is part of the step.
         let (core, body) = (Arc::clone(&self.core), &mut self.body);
         let made = core.run_as_body(&self.name, self.timeout, || catch_unwind(AssertUnwindSafe(|| body(cx))));
@@ -349,7 +349,7 @@ where
         mut run: F,
     ) -> Step<'f, T, E>
     where
-        F: FnMut(TryCx) -> Fut + Send + 'f,
+        F: FnMut(StepCx) -> Fut + Send + 'f,
         Fut: Future<Output = Result<T, E>> + Send + 'f,
     {
         let body: Body<'f> = Box::new(move |cx| {

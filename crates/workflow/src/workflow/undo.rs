@@ -39,7 +39,7 @@ impl UndoCx {
         self.job
     }
 
-    /// The id that the undone step ran with: [`super::TryCx::step_id`] of all its tries.
+    /// The id that the undone step ran with: [`super::StepCx::step_id`] of all its tries.
     pub fn step_id(&self) -> &str {
         &self.step_id
     }

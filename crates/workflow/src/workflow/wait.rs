@@ -18,7 +18,7 @@ use super::{
     core::Core,
     fault::misuse,
     journal::CallEnd,
-    step::{RawStep, TryCx, complete_if_true, decode_result, encode_result},
+    step::{RawStep, StepCx, complete_if_true, decode_result, encode_result},
 };
 use crate::{
     Child, Kind,
@@ -191,7 +191,7 @@ impl<'f, E: Into<Failure> + From<Failure>> WaitUntil<'f, E> {
         F: FnMut() -> Fut + Send + 'f,
         Fut: Future<Output = Result<bool, E>> + Send + 'f,
     {
-        let body = Box::new(move |_: TryCx| -> super::Boxed<'f, _> {
+        let body = Box::new(move |_: StepCx| -> super::Boxed<'f, _> {
             let check = condition();
             Box::pin(async move { encode_result(&check.await.map_err(Into::into)?) })
         });
@@ -254,7 +254,7 @@ impl<'f, T: Serialize + DeserializeOwned, E: Into<Failure> + From<Failure>> Cont
         F: FnMut(Option<P>) -> Fut + Send + 'f,
         Fut: Future<Output = Result<Option<T>, E>> + Send + 'f,
     {
-        let body = Box::new(move |cx: TryCx| -> super::Boxed<'f, _> {
+        let body = Box::new(move |cx: StepCx| -> super::Boxed<'f, _> {
             let check = cx.decode_signal().map(&mut condition);
             Box::pin(async move {
                 match check?.await.map_err(Into::into)? {

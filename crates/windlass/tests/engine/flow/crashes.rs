@@ -502,7 +502,7 @@ impl Workflow for Newest {
             set.key(n).await?;
         }
         let hourly = Calendar::every(1, Unit::Hours).map_err(Failure::stop)?;
-        let tick = |_, cx: TryCx| async move {
+        let tick = |_, cx: StepCx| async move {
             let n = ran(format!("{}/ticks", cx.id()));
             cx.set("ticks", n)?;
             Ok::<_, Failure>(ControlFlow::<()>::Continue(()))

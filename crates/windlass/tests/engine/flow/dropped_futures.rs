@@ -9,7 +9,7 @@ use std::{
 };
 
 use windlass::{
-    Config, JobError, Reason, StepCx,
+    Config, JobError, MachineCx, Reason,
     prelude::*,
     store::{Error, ReapRequest},
 };
@@ -86,7 +86,7 @@ impl Machine for Kinds {
     type Output = ();
     type Error = Failure;
 
-    async fn step(self, _cx: &StepCx) -> Result<Next<Kinds>, Failure> {
+    async fn step(self, _cx: &MachineCx) -> Result<Next<Kinds>, Failure> {
         Ok(match self {
             Kinds::Begin => Next::wait(Kinds::Then, signal("go")),
             Kinds::Then => Next::done(()),

@@ -231,7 +231,7 @@ impl Machine for Paid {
     type Output = (u64, u64);
     type Error = Failure;
 
-    async fn step(self, cx: &StepCx) -> Result<Next<Self>, Failure> {
+    async fn step(self, cx: &MachineCx) -> Result<Next<Self>, Failure> {
         Ok(match self {
             Paid::Begin => Next::wait(Paid::Wait, signal("payment")),
             Paid::Wait => {
@@ -271,7 +271,7 @@ impl Machine for Two {
     type Output = u64;
     type Error = Failure;
 
-    async fn step(self, cx: &StepCx) -> Result<Next<Self>, Failure> {
+    async fn step(self, cx: &MachineCx) -> Result<Next<Self>, Failure> {
         Ok(match self {
             Two::Begin { merges } => {
                 let left = cx.branch("left").chunk(2).spawn_each("item", 0..6_u64, One).open();

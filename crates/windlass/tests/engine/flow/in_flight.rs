@@ -37,7 +37,7 @@ impl Machine for Narrow {
     type Output = (u64, u64);
     type Error = Failure;
 
-    async fn step(self, cx: &StepCx) -> Result<Next<Self>, Failure> {
+    async fn step(self, cx: &MachineCx) -> Result<Next<Self>, Failure> {
         Ok(match self {
             Narrow::Begin => Next::wait(Narrow::Fill, signal("fill")),
             Narrow::Fill => {

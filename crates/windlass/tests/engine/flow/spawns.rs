@@ -45,7 +45,7 @@ impl Machine for Squares {
     type Output = (u64, u64);
     type Error = Failure;
 
-    async fn step(self, cx: &StepCx) -> Result<Next<Self>, Failure> {
+    async fn step(self, cx: &MachineCx) -> Result<Next<Self>, Failure> {
         match self {
             Squares::Begin { n } => {
                 cx.branch("squares").chunk(4).spawn_each("square", 0..n, Square).open().await?;
@@ -404,7 +404,7 @@ impl Machine for Opens {
     type Output = ();
     type Error = Failure;
 
-    async fn step(self, cx: &StepCx) -> Result<Next<Self>, Failure> {
+    async fn step(self, cx: &MachineCx) -> Result<Next<Self>, Failure> {
         let length = if times(format!("{}/deployed", cx.id())) == 0 { 100 } else { 2 };
         let branch = cx.branch("changing").in_flight(5);
         let opened = branch.spawn_each("n", 0..length, Held).open().await;
@@ -412,7 +412,7 @@ impl Machine for Opens {
         Err(opened.err().unwrap_or_else(|| Failure::stop("it is open")))
     }
 
-    async fn on_error(self, failure: Failure, cx: &StepCx) -> Result<Next<Self>, Failure> {
+    async fn on_error(self, failure: Failure, cx: &MachineCx) -> Result<Next<Self>, Failure> {
         ran(format!("{}/handled", cx.id()));
         Err(failure)
     }
