@@ -26,13 +26,13 @@ const PAYMENT_TIME: Duration = Duration::from_millis(1_500);
 impl Machine for Checkout {
     const KIND: &'static str = "checkout";
     type Output = String;
-    type Error = AnyError;
+    type Error = Failure;
 
-    async fn step(self, cx: &MachineCx) -> Result<Next<Checkout>, AnyError> {
+    async fn step(self, cx: &MachineCx) -> Result<Next<Checkout>, Failure> {
         Ok(match self {
             Checkout::Start { order, cents } => {
                 println!("  order {order}: reserved, waits for {cents} cents");
-                Next::wait(Checkout::AwaitPayment { order, cents }, signal("payment")).timeout(PAYMENT_TIME)
+                Next::wait(Checkout::AwaitPayment { order, cents }, "payment").timeout(PAYMENT_TIME)
             }
             Checkout::AwaitPayment { order, cents } => match cx.signal::<Payment>("payment")? {
                 Some(Payment { cents: paid }) if paid == cents => Next::to(Checkout::Ship { order, paid }),
@@ -55,7 +55,7 @@ impl Machine for Checkout {
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let dir = tempfile::tempdir()?;
     let url = format!("sqlite://{}", dir.path().join("work.db").display());
-    let engine = Engine::open(&url).await?.machine::<Checkout>().start().await?;
+    let engine = Engine::builder(&url).machine::<Checkout>().start().await?;
     let start = |order| engine.submit(Checkout::Start { order, cents: 1_200 }).key(format!("order-{order}"));
 
     println!("paid twice, shipped once:");

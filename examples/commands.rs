@@ -25,11 +25,6 @@ impl Task for Shout {
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    match Engine::open("sqlite://commands.db").await {
-        Ok(engine) => windlass_cli::run(engine.task::<Shout>().queue("voices", Pool::slots(4))).await,
-        Err(error) => {
-            eprintln!("error: {error}");
-            ExitCode::FAILURE
-        }
-    }
+    let engine = Engine::builder("sqlite://commands.db").task::<Shout>().queue("voices", Pool::slots(4));
+    windlass_cli::run(engine).await
 }

@@ -2,11 +2,23 @@
 //!
 //! Run it with `cargo run -p windlass --example control`.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
+};
 
-use windlass::{AuditFilter, Filter, JobAction, State, prelude::*, store::AuditEntry};
+use windlass::{
+    Filter, State,
+    operate::{AuditFilter, JobAction},
+    prelude::*,
+    store::AuditEntry,
+};
 
-static DISK_IS_FULL: AtomicBool = AtomicBool::new(false);
+/// The disk that the files are copied to. The engine gives it to the tasks.
+#[derive(Default)]
+struct Disk {
+    is_full: AtomicBool,
+}
 
 /// Copies files, and stops when it is cancelled.
 #[derive(Serialize, Deserialize)]
@@ -19,8 +31,13 @@ impl Task for Copy {
     type Output = u32;
     type Error = Failure;
 
+    /// Without a disk the engine does not start.
+    fn needs() -> Needs {
+        Needs::new().data::<Arc<Disk>>()
+    }
+
     async fn run(self, cx: &TaskCx) -> Result<u32, Failure> {
-        if DISK_IS_FULL.load(Ordering::Relaxed) {
+        if cx.data::<Arc<Disk>>().is_full.load(Ordering::Relaxed) {
             return Err(Failure::stop("the disk is full"));
         }
         for file in 0..self.files {
@@ -40,7 +57,7 @@ fn copy(files: u32) -> Copy {
     Copy { files }
 }
 
-async fn why(engine: &Engine, job: &Handle<u32>) -> Result<(), windlass::Error> {
+async fn why(engine: &Engine, job: &Handle<Copy>) -> Result<(), windlass::Error> {
     if let Some(why) = engine.why(job.id()).await? {
         println!("  why: [{}] {}\n       {}", why.cause, why.because, why.hint);
     }
@@ -51,7 +68,8 @@ async fn why(engine: &Engine, job: &Handle<u32>) -> Result<(), windlass::Error> 
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let dir = tempfile::tempdir()?;
     let url = format!("sqlite://{}", dir.path().join("work.db").display());
-    let engine = Engine::open(&url).await?.task::<Copy>().start().await?;
+    let disk = Arc::new(Disk::default());
+    let engine = Engine::builder(&url).data(Arc::clone(&disk)).task::<Copy>().start().await?;
     // The name in the audit log: a person, a program, a ticket.
     let control = engine.control("operator");
 
@@ -72,11 +90,11 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     }
 
     println!("retry a failed job");
-    DISK_IS_FULL.store(true, Ordering::Relaxed);
+    disk.is_full.store(true, Ordering::Relaxed);
     let job = engine.submit(copy(1)).await?;
     job.result().await.expect_err("the disk is full");
     why(&engine, &job).await?;
-    DISK_IS_FULL.store(false, Ordering::Relaxed);
+    disk.is_full.store(false, Ordering::Relaxed);
     println!("  {:?}", control.retry(job.id()).await?);
     println!("  copied {} file", job.result().await?);
 
@@ -85,11 +103,13 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         engine.submit(copy(files)).tag("tuesday").delay(Duration::from_secs(3_600)).await?;
     }
     let filter = Filter { tag: Some("tuesday".into()), state: Some(State::Scheduled), ..Filter::default() };
-    let bulk =
-        control.clone().note("wrong folder").bulk(filter, JobAction::Cancel { grace: windlass::GRACE });
+    let bulk = control
+        .clone()
+        .note("wrong folder")
+        .bulk(filter, JobAction::Cancel { grace: windlass::operate::GRACE });
     let preview = bulk.preview().await?;
     println!("  {} jobs match, the newest is {}", preview.matching, preview.sample[0].id);
-    let seen = |counts: &windlass::BulkProgress| {
+    let seen = |counts: &windlass::operate::BulkProgress| {
         println!("  {} done so far", counts.done);
         true
     };

@@ -14,9 +14,9 @@ impl Task for Collatz {
     const KIND: &'static str = "collatz";
     const QUEUE: &'static str = "numbers";
     type Output = u32;
-    type Error = AnyError;
+    type Error = Failure;
 
-    async fn run(self, _cx: &TaskCx) -> Result<u32, AnyError> {
+    async fn run(self, _cx: &TaskCx) -> Result<u32, Failure> {
         let (mut number, mut steps) = (self.start, 0);
         while number > 1 {
             number = if number % 2 == 0 { number / 2 } else { number * 3 + 1 };
@@ -28,8 +28,7 @@ impl Task for Collatz {
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let engine = Engine::open("sqlite://embedded.db")
-        .await?
+    let engine = Engine::builder("sqlite://embedded.db")
         .task::<Collatz>()
         .queue("numbers", Pool::slots(32))
         .start()

@@ -49,9 +49,9 @@ struct Remind {
 impl Task for Remind {
     const KIND: &'static str = "remind";
     type Output = String;
-    type Error = AnyError;
+    type Error = Failure;
 
-    async fn run(self, _cx: &TaskCx) -> Result<String, AnyError> {
+    async fn run(self, _cx: &TaskCx) -> Result<String, Failure> {
         Ok(format!("dear {}, we expect you tomorrow", self.patient))
     }
 }
@@ -74,7 +74,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let dir = tempfile::tempdir()?;
     let url = format!("sqlite://{}", dir.path().join("work.db").display());
 
-    let before = Engine::open(&url).await?.codec(last_year());
+    let before = Engine::builder(&url).codec(last_year()).open().await?;
     let waiting = before.submit(remind("Ada")).key("ada").await?;
     let kept = before.inspect().job(waiting.id()).await?.ok_or("pruned")?.input;
     let readable = kept.bytes.windows(3).any(|word| word == b"Ada");
@@ -85,11 +85,12 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     );
 
     // First give every process the new key for reading, then let it write with that. The old key stays for reading.
-    let engine = Engine::open(&url).await?.reads_codec(last_year()).codec(this_year()).task::<Remind>();
+    let engine =
+        Engine::builder(&url).reads_codec(last_year()).codec(this_year()).task::<Remind>().open().await?;
     let again = engine.submit(remind("Ada")).key("ada").await?;
     println!("the same submit under the new key is new: {}, differs: {}", again.is_new(), again.differs());
 
-    let engine = engine.start().await?;
+    engine.start().await?;
     println!("{}", again.result().await?);
     let fresh = engine.submit(remind("Grace")).await?;
     println!("{}", fresh.result().await?);

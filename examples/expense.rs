@@ -24,14 +24,14 @@ const DECISION_TIME: Duration = seconds(8);
 impl Workflow for Expense {
     const KIND: &'static str = "expense";
     type Output = String;
-    type Error = AnyError;
+    type Error = Failure;
 
-    async fn run(self, flow: Flow) -> Result<String, AnyError> {
+    async fn run(self, flow: Flow) -> Result<String, Failure> {
         let Expense { what, cents } = &self;
         let manager = flow
             .step("find_manager", || async move {
                 println!("  asking for {what}, {cents} cents");
-                Ok::<_, AnyError>("the manager".to_owned())
+                Ok("the manager".to_owned())
             })
             .await?;
         // Others can read this while the job waits.
@@ -48,7 +48,7 @@ impl Workflow for Expense {
                 }
                 flow.step("pay", || async move {
                     println!("  paying {cents} cents");
-                    Ok::<_, AnyError>(())
+                    Ok(())
                 })
                 .await?;
                 Ok(format!("{by} approved {what}, and it is paid"))
@@ -64,7 +64,7 @@ impl Workflow for Expense {
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let url = "sqlite://expense.db";
     let waits = std::env::args().nth(1).as_deref() == Some("wait");
-    let engine = Engine::open(url).await?.workflow::<Expense>().start().await?;
+    let engine = Engine::builder(url).workflow::<Expense>().start().await?;
     let job = engine.submit(Expense { what: "a train ticket".into(), cents: 4_200 }).await?;
     let id = job.id();
     println!("decide from another terminal:");

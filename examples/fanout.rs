@@ -4,12 +4,18 @@
 //! again: it continues where it was, and spawns no picture twice. For more pictures, give their number:
 //! `cargo run --release -p windlass --example fanout -- 100000`.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
+};
 
 use windlass::prelude::*;
 
-/// Some pictures cannot be read until the disk is fixed.
-static DISK_IS_FIXED: AtomicBool = AtomicBool::new(false);
+/// The disk with the pictures: some cannot be read until it is fixed. The engine gives it to the tasks.
+#[derive(Default)]
+struct Disk {
+    is_fixed: AtomicBool,
+}
 
 /// The size of one picture's thumbnail.
 #[derive(Serialize, Deserialize)]
@@ -22,9 +28,10 @@ impl Task for Thumbnail {
     type Output = u64;
     type Error = Failure;
 
-    async fn run(self, _cx: &TaskCx) -> Result<u64, Failure> {
+    async fn run(self, cx: &TaskCx) -> Result<u64, Failure> {
+        let disk: &Arc<Disk> = cx.data();
         match self.picture % 500 {
-            499 if !DISK_IS_FIXED.load(Ordering::Relaxed) => Err(Failure::stop("the picture cannot be read")),
+            499 if !disk.is_fixed.load(Ordering::Relaxed) => Err(Failure::stop("the picture cannot be read")),
             _ => Ok(self.picture % 7 + 1),
         }
     }
@@ -78,7 +85,12 @@ impl Workflow for Archive {
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let pictures = std::env::args().nth(1).map_or(Ok(2_000), |number| number.parse())?;
     let url = "sqlite://fanout.db";
-    let engine = Engine::open(url).await?.task::<Thumbnail>().task::<Checksum>().workflow::<Archive>();
+    let disk = Arc::new(Disk::default());
+    let engine = Engine::builder(url)
+        .data(Arc::clone(&disk))
+        .task::<Thumbnail>()
+        .task::<Checksum>()
+        .workflow::<Archive>();
     let engine = engine.queue("default", Pool::slots(16)).start().await?;
     let open = windlass::Filter { kind: Some("archive".into()), limit: 1, ..Default::default() };
     let newest = engine.inspect().jobs(&open).await?.into_iter().find(|job| !job.state.is_final());
@@ -110,7 +122,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
 
-    DISK_IS_FIXED.store(true, Ordering::Relaxed);
+    disk.is_fixed.store(true, Ordering::Relaxed);
     let control = engine.control("example").note("the disk is fixed");
     let redriven = control.redrive(id, Some("thumbnails")).run(|_| true).await?;
     println!("the disk is fixed, and {} are tried again", redriven.retried);

@@ -21,7 +21,7 @@ impl Task for Greet {
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let engine = Engine::open("sqlite://hello.db").await?.task::<Greet>().start().await?;
+    let engine = Engine::builder("sqlite://hello.db").task::<Greet>().start().await?;
     let job = engine.submit(Greet { name: "world".into() }).key("first").await?;
     println!("{} ({})", job.result().await?, if job.is_new() { "new" } else { "done before" });
     engine.stop().await;

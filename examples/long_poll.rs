@@ -3,23 +3,17 @@
 //!
 //! Run it with `cargo run -p windlass --example long_poll`.
 
-use std::{
-    sync::{LazyLock, Mutex},
-    time::Instant,
-};
+use std::{sync::Mutex, time::Instant};
 
 use windlass::prelude::*;
 
-static BEGIN: LazyLock<Instant> = LazyLock::new(Instant::now);
-
 /// A service that renders films, in this process for the sake of the example: one film, ready after a second. The third
-/// request fails.
+/// request fails. The engine gives it to the machine, as it would a client of a real service.
 struct Service {
+    begin: Instant,
     ready_at: Option<Instant>,
     requests: u32,
 }
-
-static SERVICE: Mutex<Service> = Mutex::new(Service { ready_at: None, requests: 0 });
 
 enum Answer {
     Rendering,
@@ -28,7 +22,7 @@ enum Answer {
 
 impl Service {
     /// Begins to render. A repeated request changes nothing.
-    fn begin(&mut self) {
+    fn request(&mut self) {
         self.ready_at.get_or_insert_with(|| Instant::now() + Duration::from_secs(1));
     }
 
@@ -55,19 +49,20 @@ const WAITS: (u64, u64) = (25, 400);
 impl Machine for Render {
     const KIND: &'static str = "render";
     type Output = String;
-    type Error = AnyError;
+    type Error = Failure;
 
-    async fn step(self, cx: &MachineCx) -> Result<Next<Render>, AnyError> {
+    async fn step(self, cx: &MachineCx) -> Result<Next<Render>, Failure> {
+        let mut service = cx.data::<Mutex<Service>>().lock().expect("nobody panics here");
         Ok(match self {
             Render::Request { film } => {
-                SERVICE.lock().expect("nobody panics here").begin();
+                service.request();
                 Next::to(Render::Poll { film, wait_ms: WAITS.0 })
             }
             Render::Poll { film, wait_ms } => {
-                let answer = SERVICE.lock().expect("nobody panics here").poll();
+                let answer = service.poll();
                 println!(
                     "  {:>4} ms  poll {}: {}",
-                    BEGIN.elapsed().as_millis(),
+                    service.begin.elapsed().as_millis(),
                     cx.attempt(),
                     match &answer {
                         Ok(Answer::Rendering) => format!("not yet, again in {wait_ms} ms"),
@@ -109,8 +104,8 @@ impl Machine for Render {
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let dir = tempfile::tempdir()?;
     let url = format!("sqlite://{}", dir.path().join("work.db").display());
-    let engine = Engine::open(&url).await?.machine::<Render>().start().await?;
-    LazyLock::force(&BEGIN);
+    let service = Mutex::new(Service { begin: Instant::now(), ready_at: None, requests: 0 });
+    let engine = Engine::builder(&url).data(service).machine::<Render>().start().await?;
 
     println!("a film is rendered:");
     // However often it polls, it fails after ten seconds.

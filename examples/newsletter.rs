@@ -17,13 +17,13 @@ struct Newsletter {
 impl Workflow for Newsletter {
     const KIND: &'static str = "newsletter";
     type Output = String;
-    type Error = AnyError;
+    type Error = Failure;
 
-    async fn run(self, flow: Flow) -> Result<String, AnyError> {
+    async fn run(self, flow: Flow) -> Result<String, Failure> {
         let Newsletter { subscriber, issues } = &self;
         flow.step("welcome", || async move {
             println!("  welcome, {subscriber}");
-            Ok::<_, AnyError>(())
+            Ok(())
         })
         .await?;
 
@@ -36,14 +36,14 @@ impl Workflow for Newsletter {
                 println!("  the issue of {tick}");
                 cx.set("last_issue", tick)?;
                 // A tick may end the repeat: `ControlFlow::Break(why)`.
-                Ok::<_, AnyError>(ControlFlow::Continue(()))
+                Ok(ControlFlow::Continue(()))
             })
             .times(*issues)
             .await?;
 
         flow.step("goodbye", || async move {
             println!("  goodbye, {subscriber}");
-            Ok::<_, AnyError>(())
+            Ok(())
         })
         .await?;
         Ok(ended.unwrap_or_else(|| format!("{issues} issues were sent")))
@@ -53,7 +53,7 @@ impl Workflow for Newsletter {
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let url = "sqlite://newsletter.db";
-    let engine = Engine::open(url).await?.workflow::<Newsletter>().start().await?;
+    let engine = Engine::builder(url).workflow::<Newsletter>().start().await?;
     let open = windlass::Filter { kind: Some("newsletter".into()), limit: 1, ..Default::default() };
     let newest = engine.inspect().jobs(&open).await?.into_iter().find(|job| !job.state.is_final());
     let id = match newest {

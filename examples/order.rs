@@ -20,9 +20,9 @@ struct Order {
 impl Workflow for Order {
     const KIND: &'static str = "order";
     type Output = String;
-    type Error = AnyError;
+    type Error = Failure;
 
-    async fn run(self, flow: Flow) -> Result<String, AnyError> {
+    async fn run(self, flow: Flow) -> Result<String, Failure> {
         let Order { number, goods, .. } = &self;
 
         // A step: what it returns is recorded, and it does not run again after a crash. It has an undo, which runs if the
@@ -31,11 +31,11 @@ impl Workflow for Order {
             .step_with("pay", |cx| async move {
                 // The same for every attempt of this step: the payment service recognises a repeat by it.
                 println!("  order {number}: paid under the idempotency key …{}", &cx.step_id()[30..]);
-                Ok::<_, AnyError>(format!("payment {number}"))
+                Ok(format!("payment {number}"))
             })
             .undo(|payment: String| async move {
                 println!("  {payment} is given back");
-                Ok::<_, AnyError>(())
+                Ok(())
             })
             .await?;
 
@@ -43,7 +43,7 @@ impl Workflow for Order {
         let parcel = flow
             .step("ship", || async move {
                 match goods.as_str() {
-                    "a piano" => Err(AnyError::from(Failure::stop("a piano does not fit into the van"))),
+                    "a piano" => Err(Failure::stop("a piano does not fit into the van")),
                     _ => Ok(format!("parcel {number}")),
                 }
             })
@@ -56,19 +56,19 @@ impl Workflow for Order {
 }
 
 impl Order {
-    async fn book(&self, flow: &Flow, what: String) -> Result<u64, AnyError> {
+    async fn book(&self, flow: &Flow, what: String) -> Result<u64, Failure> {
         let (number, book) = (self.number, flow.transaction("book"));
         if self.postgres {
             let insert = "insert into public.shop_orders (number, what) values ($1, $2)";
             return book
                 .in_postgres(move |tx| {
                     let what = what.clone();
-                    Box::pin(async move { Ok(tx.execute(insert, &[&number, &what]).await?) })
+                    Box::pin(async move { Ok(tx.execute(insert, &[&number, &what]).await.or_retry()?) })
                 })
                 .await;
         }
         let insert = "insert into shop_orders (number, what) values (?1, ?2)";
-        book.in_sqlite(move |tx| Ok(tx.execute(insert, (number, &what))? as u64)).await
+        book.in_sqlite(move |tx| Ok(tx.execute(insert, (number, &what)).or_retry()? as u64)).await
     }
 }
 
@@ -113,7 +113,7 @@ impl Table {
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let url = std::env::args().nth(1).unwrap_or_else(|| "sqlite://order.db".to_owned());
-    let engine = Engine::open(&url).await?.workflow::<Order>().start().await?;
+    let engine = Engine::builder(&url).workflow::<Order>().start().await?;
     let table = Table::open(&url).await?;
     let number = i64::try_from(table.rows().await?.len())? + 1;
     let postgres = !url.starts_with("sqlite:");

@@ -4,15 +4,17 @@
 
 use std::{
     collections::BTreeMap,
-    sync::{LazyLock, Mutex},
+    sync::{Arc, Mutex},
     time::Instant,
 };
 
 use windlass::prelude::*;
 
-static BEGIN: LazyLock<Instant> = LazyLock::new(Instant::now);
-/// The calls of each half second, and their addresses.
-static CALLS: Mutex<BTreeMap<u128, (u32, u32)>> = Mutex::new(BTreeMap::new());
+/// The calls of each half second, and their addresses. The engine gives it to the tasks.
+struct Calls {
+    begin: Instant,
+    counts: Mutex<BTreeMap<u128, (u32, u32)>>,
+}
 
 /// A request for a number of addresses.
 #[derive(Serialize, Deserialize)]
@@ -23,11 +25,12 @@ struct Locate {
 impl Task for Locate {
     const KIND: &'static str = "locate";
     type Output = ();
-    type Error = AnyError;
+    type Error = Failure;
 
-    async fn run(self, _cx: &TaskCx) -> Result<(), AnyError> {
-        let mut all = CALLS.lock().expect("nobody panics here");
-        let (calls, weight) = all.entry(BEGIN.elapsed().as_millis() / 500).or_default();
+    async fn run(self, cx: &TaskCx) -> Result<(), Failure> {
+        let calls: &Arc<Calls> = cx.data();
+        let mut counts = calls.counts.lock().expect("nobody panics here");
+        let (calls, weight) = counts.entry(calls.begin.elapsed().as_millis() / 500).or_default();
         *calls += 1;
         *weight += self.addresses;
         Ok(())
@@ -38,8 +41,8 @@ impl Task for Locate {
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let dir = tempfile::tempdir()?;
     let url = format!("sqlite://{}", dir.path().join("work.db").display());
-    let engine = Engine::open(&url).await?.task::<Locate>().start().await?;
-    LazyLock::force(&BEGIN);
+    let calls = Arc::new(Calls { begin: Instant::now(), counts: Mutex::default() });
+    let engine = Engine::builder(&url).data(Arc::clone(&calls)).task::<Locate>().start().await?;
 
     // 20 addresses a second, at most 10 at once. Set limits when your program starts, before jobs use them.
     let control = engine.control("the program");
@@ -59,7 +62,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     for job in jobs {
         job.result().await?;
     }
-    for (half, (calls, weight)) in CALLS.lock().expect("nobody panics here").iter() {
+    for (half, (calls, weight)) in calls.counts.lock().expect("nobody panics here").iter() {
         let from = *half as f64 / 2.0;
         println!("  {from:.1} s to {:.1} s: {calls:>2} calls for {weight:>2} addresses", from + 0.5);
     }

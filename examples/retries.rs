@@ -72,7 +72,7 @@ impl Task for Pay {
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let engine = Engine::open("memory:").await?.task::<Pay>().start().await?;
+    let engine = Engine::builder("memory:").task::<Pay>().start().await?;
 
     let job = engine.submit(Pay { cents: 1_999 }).await?;
     println!("paid on attempt {}", job.result().await?);
@@ -80,11 +80,13 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         println!("  after {}", attempt.failure);
     }
 
+    // The caller gets the task's own error back.
     match engine.submit(Pay { cents: 0 }).await?.result().await {
-        Err(JobError::Failed { reason, failure }) => {
-            println!("{reason}: {failure}; as data: {:?}", failure.detail::<PaymentError>());
-        }
-        other => println!("not expected: {other:?}"),
+        Err(error) => match error.error() {
+            Some(PaymentError::Declined { code }) => println!("{error}; use another card (code {code})"),
+            _ => println!("not expected: {error}"),
+        },
+        Ok(attempt) => println!("not expected: paid on attempt {attempt}"),
     }
     engine.stop().await;
     Ok(())

@@ -15,10 +15,10 @@ struct Report {
 impl Task for Report {
     const KIND: &'static str = "report";
     type Output = ();
-    type Error = AnyError;
+    type Error = Failure;
 
     /// The tick is the same in every attempt, however late it runs: base a report on it, not on the clock.
-    async fn run(self, cx: &TaskCx) -> Result<(), AnyError> {
+    async fn run(self, cx: &TaskCx) -> Result<(), Failure> {
         let tick = cx.tick().map(|tick| tick.to_string()).unwrap_or_default();
         tokio::time::sleep(self.takes).await;
         println!("  {} up to {tick}", self.about);
@@ -34,7 +34,7 @@ fn report(about: &str, takes: u64) -> Report {
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let dir = tempfile::tempdir()?;
     let url = format!("sqlite://{}", dir.path().join("work.db").display());
-    let engine = Engine::open(&url).await?.task::<Report>().start().await?;
+    let engine = Engine::builder(&url).task::<Report>().start().await?;
 
     // At every start of the program: a schedule that exists unchanged is left alone.
     let weekdays = Calendar::cron("30 2 * * mon-fri", "Europe/Berlin")?;

@@ -2,11 +2,12 @@
 //!
 //! Run it with `cargo run -p windlass --example serial`.
 
-use std::{sync::LazyLock, time::Instant};
+use std::time::Instant;
 
 use windlass::prelude::*;
 
-static BEGIN: LazyLock<Instant> = LazyLock::new(Instant::now);
+/// When the program started. The engine gives it to the tasks.
+struct Begin(Instant);
 
 /// Something that must not run concurrently with others of its owner.
 #[derive(Serialize, Deserialize)]
@@ -18,16 +19,17 @@ struct Change {
 impl Task for Change {
     const KIND: &'static str = "change";
     type Output = ();
-    type Error = AnyError;
+    type Error = Failure;
 
-    async fn run(self, _cx: &TaskCx) -> Result<(), AnyError> {
-        let began = BEGIN.elapsed().as_millis();
+    async fn run(self, cx: &TaskCx) -> Result<(), Failure> {
+        let Begin(begin) = cx.data();
+        let began = begin.elapsed().as_millis();
         tokio::time::sleep(Duration::from_millis(200)).await;
         println!(
             "  {:<12} {}   {began:>4} to {:>4} ms",
             self.owner,
             self.number,
-            BEGIN.elapsed().as_millis()
+            begin.elapsed().as_millis()
         );
         Ok(())
     }
@@ -37,8 +39,7 @@ impl Task for Change {
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let dir = tempfile::tempdir()?;
     let url = format!("sqlite://{}", dir.path().join("work.db").display());
-    let engine = Engine::open(&url).await?.task::<Change>().start().await?;
-    LazyLock::force(&BEGIN);
+    let engine = Engine::builder(&url).data(Begin(Instant::now())).task::<Change>().start().await?;
 
     println!(
         "the orders of each customer one by one, several customers at once, two jobs at a time on the printer:"

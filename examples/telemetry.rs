@@ -2,11 +2,7 @@
 //!
 //! Run it with `cargo run -p windlass --example telemetry`, and read the metrics that it serves while it runs.
 
-use std::sync::OnceLock;
-
 use windlass::prelude::*;
-
-static ENGINE: OnceLock<Engine> = OnceLock::new();
 
 /// Splits a film into scenes, each of which is a job.
 #[derive(Serialize, Deserialize)]
@@ -18,13 +14,12 @@ struct Split {
 impl Task for Split {
     const KIND: &'static str = "split";
     type Output = ();
-    type Error = AnyError;
+    type Error = Failure;
 
-    async fn run(self, _cx: &TaskCx) -> Result<(), AnyError> {
+    async fn run(self, cx: &TaskCx) -> Result<(), Failure> {
         tracing::info!(film = self.film, "splitting");
-        let engine = ENGINE.get().expect("set before anything is submitted");
         // These jobs belong to the same trace automatically.
-        engine.submit_all((1..=self.scenes).map(|number| Scene { number })).await?;
+        cx.engine().submit_all((1..=self.scenes).map(|number| Scene { number })).await?;
         Ok(())
     }
 }
@@ -37,9 +32,9 @@ struct Scene {
 impl Task for Scene {
     const KIND: &'static str = "scene";
     type Output = ();
-    type Error = AnyError;
+    type Error = Failure;
 
-    async fn run(self, cx: &TaskCx) -> Result<(), AnyError> {
+    async fn run(self, cx: &TaskCx) -> Result<(), Failure> {
         tokio::time::sleep(Duration::from_millis(20 * u64::from(self.number))).await;
         tracing::info!(number = self.number, traceparent = cx.traceparent(), "done");
         Ok(())
@@ -49,12 +44,10 @@ impl Task for Scene {
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     tracing_subscriber::fmt().init();
-    let engine =
-        Engine::open("memory:").await?.task::<Split>().task::<Scene>().queue("default", Pool::slots(4));
+    let engine = Engine::builder("memory:").task::<Split>().task::<Scene>();
+    let engine = engine.queue("default", Pool::slots(4)).start().await?;
     let addr = engine.serve_metrics("127.0.0.1:0")?;
     println!("curl http://{addr}/metrics");
-    let engine = engine.start().await?;
-    ENGINE.set(engine.clone()).map_err(|_| "set twice")?;
 
     // From the header `traceparent` of the request that causes this submit.
     let trace = "00-5f1c9a0e7b3d42868ce01b9d4a7733e2-3ac1e57d90b64f28-01";

@@ -13,9 +13,9 @@ struct Confirm {
 impl Task for Confirm {
     const KIND: &'static str = "confirm";
     type Output = String;
-    type Error = AnyError;
+    type Error = Failure;
 
-    async fn run(self, _cx: &TaskCx) -> Result<String, AnyError> {
+    async fn run(self, _cx: &TaskCx) -> Result<String, Failure> {
         Ok(format!("order {} is confirmed", self.order))
     }
 }
@@ -26,7 +26,7 @@ fn take(
     connection: &mut rusqlite::Connection,
     goods: &str,
     fails: bool,
-) -> Result<Handle<String>, Box<dyn std::error::Error>> {
+) -> Result<Handle<Confirm>, Box<dyn std::error::Error>> {
     // An immediate transaction takes the write lock at its beginning. Keep it short: nothing else writes meanwhile.
     let tx = connection.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate)?;
     tx.execute("insert into shop_orders (goods) values (?1)", [goods])?;
@@ -45,8 +45,7 @@ fn take(
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let dir = tempfile::tempdir()?;
     let file = dir.path().join("shop.db");
-    let engine =
-        Engine::open(&format!("sqlite://{}", file.display())).await?.task::<Confirm>().start().await?;
+    let engine = Engine::builder(&format!("sqlite://{}", file.display())).task::<Confirm>().start().await?;
     let mut connection = rusqlite::Connection::open(&file)?;
     connection.busy_timeout(Duration::from_secs(5))?;
     // Your tables and those of the engine are in one file, so they must have different names.

@@ -15,9 +15,9 @@ struct Index {
 impl Task for Index {
     const KIND: &'static str = "index";
     type Output = u32;
-    type Error = AnyError;
+    type Error = Failure;
 
-    async fn run(self, _cx: &TaskCx) -> Result<u32, AnyError> {
+    async fn run(self, _cx: &TaskCx) -> Result<u32, Failure> {
         tokio::time::sleep(Duration::from_millis(300)).await;
         println!("  indexed version {} of document {}", self.version, self.document);
         Ok(self.version)
@@ -32,7 +32,7 @@ fn index(document: u32, version: u32) -> Index {
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let dir = tempfile::tempdir()?;
     let url = format!("sqlite://{}", dir.path().join("work.db").display());
-    let engine = Engine::open(&url).await?.task::<Index>().start().await?;
+    let engine = Engine::builder(&url).task::<Index>().start().await?;
 
     println!("keep: the second submit returns the existing job");
     let first = engine.submit(index(1, 1)).unique("document-1").await?;

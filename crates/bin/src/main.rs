@@ -5,6 +5,7 @@ mod kinds;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+use windlass::Engine;
 
 /// A durable work engine: every step of a job is committed before the job continues
 #[derive(Parser)]
@@ -30,6 +31,9 @@ enum Command {
     Bench(windlass_bench::Command),
 }
 
+/// The store if no setting names one.
+const DEFAULT_STORE: &str = "sqlite://windlass.db";
+
 fn main() -> ExitCode {
     keep_memory_flat();
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
@@ -43,7 +47,9 @@ fn main() -> ExitCode {
     let CommandLine { flags, command } = CommandLine::parse();
     let result = runtime.block_on(Box::pin(async {
         match command {
-            Command::Shared(command) => command.run(flags, kinds::add).await,
+            Command::Shared(command) => {
+                command.run(flags, kinds::add(Engine::builder(DEFAULT_STORE)), "windlass").await
+            }
             Command::Bench(command) => command.run().await,
         }
     }));

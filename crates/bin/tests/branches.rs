@@ -148,7 +148,7 @@ impl Program<'_> {
 fn operate(sandbox: &Sandbox) {
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
     let engine = runtime.block_on(async {
-        let engine = Engine::open(&sandbox.url).await.expect("opened").task::<Piece>().workflow::<Pieces>();
+        let engine = Engine::builder(&sandbox.url).task::<Piece>().workflow::<Pieces>();
         engine.queue("default", Pool::slots(8)).start().await.expect("started")
     });
     let program = Program { sandbox, runtime, engine };

@@ -217,9 +217,9 @@ struct Parent;
 impl Task for Parent {
     const KIND: &'static str = "parent";
     type Output = JobId;
-    type Error = AnyError;
+    type Error = Failure;
 
-    async fn run(self, _cx: &TaskCx) -> Result<JobId, AnyError> {
+    async fn run(self, _cx: &TaskCx) -> Result<JobId, Failure> {
         Ok(ENGINE.get().expect("set").submit(Child).await?.id())
     }
 }
@@ -231,9 +231,9 @@ impl Task for Child {
     const KIND: &'static str = "child";
     const QUEUE: &'static str = "other";
     type Output = ();
-    type Error = AnyError;
+    type Error = Failure;
 
-    async fn run(self, _cx: &TaskCx) -> Result<(), AnyError> {
+    async fn run(self, _cx: &TaskCx) -> Result<(), Failure> {
         Ok(())
     }
 }
@@ -251,9 +251,9 @@ async fn a_submit_carries_the_current_span() {
 
     let sandbox = Sandbox::new();
     let url = format!("sqlite://{}", sandbox.path("work.db").display());
-    let engine = Engine::open(&url).await.expect("opened").task::<Parent>().start().await.expect("started");
+    let engine = Engine::builder(&url).task::<Parent>().start().await.expect("started");
     assert!(ENGINE.set(engine.clone()).is_ok());
-    let other = Engine::open(&url).await.expect("opened").task::<Child>().queue("other", Pool::slots(1));
+    let other = Engine::builder(&url).task::<Child>().queue("other", Pool::slots(1));
     let other = other.start().await.expect("started");
     let request = tracing::info_span!("request");
     let job = async { engine.submit(Parent).await.expect("submitted") }.instrument(request).await;

@@ -9,7 +9,9 @@ use std::{process::ExitCode, sync::atomic::Ordering, time::Duration};
 use anyhow::bail;
 use serde_json::{Value, json};
 use windlass::{
-    BulkProgress, ControlOutcome, Engine, JobAction, JobId, Preview, State, operate::views, store::Inspect,
+    ControlOutcome, Engine, JobId, State,
+    operate::{BulkProgress, JobAction, Preview, views},
+    store::Inspect,
 };
 
 use crate::{

@@ -29,7 +29,7 @@ use std::process::ExitCode;
 use clap::{ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 use config::Settings;
 use program::Program;
-use windlass::Engine;
+use windlass::Builder;
 
 /// The commands as a `clap` subcommand, for a program that adds others: flatten it into an enum of its own and call
 /// [`Command::run`]. A program that adds none calls [`run`].
@@ -60,13 +60,12 @@ impl Subcommand for Command {
 }
 
 impl Command {
-    /// Runs the command on the store that the settings name. `add_kinds` registers the kinds that the program serves.
-    pub async fn run(self, flags: Flags, add_kinds: fn(Engine) -> Engine) -> anyhow::Result<ExitCode> {
-        let Flags { store, common } = flags;
-        let flags = Settings { store, log: common.log, ..Settings::default() };
-        let settings = config::read(common.config.as_deref(), flags)?;
+    /// Runs the command on the store that the settings name, or else on the engine's own. `name` is the program's.
+    pub async fn run(self, flags: Flags, engine: Builder, name: &str) -> anyhow::Result<ExitCode> {
+        let Flags { store, config, log } = flags;
+        let settings = config::read(config.as_deref(), Settings { store, log, ..Settings::default() })?;
         let _log = self.0.start_log(&settings)?;
-        self.0.run(&Program::stock(settings, add_kinds)).await
+        self.0.run(&Program::new(engine, settings, name)).await
     }
 }
 
@@ -74,16 +73,8 @@ impl Command {
 #[derive(Args)]
 pub struct Flags {
     /// The store: sqlite://PATH or postgres://USER@HOST/DATABASE [env: WINDLASS_STORE]
-    /// [default: sqlite://windlass.db]
     #[arg(long, global = true, value_name = "URL", help_heading = "Settings")]
     store: Option<String>,
-    #[command(flatten)]
-    common: Common,
-}
-
-/// The flags that every command takes in every program.
-#[derive(Args)]
-struct Common {
     /// The settings file [env: WINDLASS_CONFIG] [default: windlass.toml, if it exists]
     #[arg(long, global = true, value_name = "PATH", help_heading = "Settings")]
     config: Option<std::path::PathBuf>,
@@ -98,41 +89,43 @@ struct Common {
 #[command(max_term_width = 100)]
 struct OwnCommandLine {
     #[command(flatten)]
-    common: Common,
+    flags: Flags,
     #[command(subcommand)]
-    command: commands::Command,
+    command: Command,
 }
 
 /// Runs the command that the process's arguments name (`worker`, `submit`, `jobs`, `why`, `signal`, `cancel`, …), with the kinds
-/// of an engine that is opened and not started:
+/// and the store of an engine:
 ///
 /// ```no_run
-/// # use windlass::Engine;
+/// # use windlass::Builder;
 /// #[tokio::main]
 /// async fn main() -> std::process::ExitCode {
-///     match Engine::open("sqlite://work.db").await {
-///         Ok(engine) => windlass_cli::run(engine /* .task::<MyTask>() … */).await,
-///         Err(error) => panic!("{error}"),
-///     }
+///     windlass_cli::run(Engine::builder("sqlite://work.db") /* .task::<MyTask>() … */).await
 /// }
 /// ```
 ///
-/// Settings are read as the stock binary reads them, and override those that the engine was given in code.
-pub async fn run(engine: Engine) -> ExitCode {
+/// Settings are read as the stock binary reads them (`--store`, `WINDLASS_STORE`, `windlass.toml`, …), and override those that the
+/// builder was given in code. Nothing is opened before the arguments are parsed.
+pub async fn run(engine: Builder) -> ExitCode {
     let name = std::env::args_os().next().map(std::path::PathBuf::from);
     let name = name.as_deref().and_then(|path| path.file_name()?.to_str()).unwrap_or("windlass").to_owned();
-    let matches = OwnCommandLine::command().display_name(name.clone()).bin_name(name.clone()).get_matches();
-    let OwnCommandLine { common, command } = match OwnCommandLine::from_arg_matches(&matches) {
+    let matches = command_line(&name, &engine).get_matches();
+    let OwnCommandLine { flags, command } = match OwnCommandLine::from_arg_matches(&matches) {
         Ok(parsed) => parsed,
         Err(error) => error.exit(),
     };
-    let result = Box::pin(async {
-        let flags = Settings { log: common.log, ..Settings::default() };
-        let settings = config::read(common.config.as_deref(), flags)?;
-        let _log = command.start_log(&settings)?;
-        command.run(&Program::with_engine(engine, settings, &name)).await
-    });
-    result.await.unwrap_or_else(|error| report(&error))
+    Box::pin(command.run(flags, engine, &name)).await.unwrap_or_else(|error| report(&error))
+}
+
+/// The command line of a program of this name with this engine, whose store is the default.
+fn command_line(name: &str, engine: &Builder) -> clap::Command {
+    let default = windlass::store::without_password(engine.address());
+    let command = OwnCommandLine::command().display_name(name.to_owned()).bin_name(name.to_owned());
+    command.mut_arg("store", |arg| {
+        let help = arg.get_help().map(ToString::to_string).unwrap_or_default();
+        arg.help(format!("{help} [default: {default}]"))
+    })
 }
 
 /// Prints the error that ended a command. Returns the exit code 1.
@@ -147,6 +140,6 @@ mod tests {
 
     #[test]
     fn clap_accepts_the_command_line() {
-        OwnCommandLine::command().debug_assert();
+        command_line("shop", &windlass::Engine::builder("sqlite://shop.db")).debug_assert();
     }
 }

@@ -1,18 +1,19 @@
-//! The program that a command runs in: the stock binary, whose settings name the store, or a program with an engine of its own.
+//! The program that a command runs in: its name, its engine's builder, and the settings that override what the builder says.
+
+use std::cell::Cell;
 
 use anyhow::{Context, bail};
 use windlass::{
-    Engine, Error, JobId,
+    Builder, Engine, Error, JobId,
     store::{sqlite_path, with_limits, without_password},
 };
 
-use crate::config::{DEFAULT_STORE, Settings};
+use crate::config::Settings;
 
-/// A store, opened or only named, with the settings and the kinds of the program.
+/// An engine that is described and not opened, with the settings of the program.
 pub(crate) struct Program {
-    engine: Option<Engine>,
-    /// Adds the program's kinds to an engine that is opened here.
-    add_kinds: fn(Engine) -> Engine,
+    /// Taken by the one engine that a command opens.
+    builder: Cell<Option<Builder>>,
     url: String,
     pub(crate) settings: Settings,
     /// The program's name, for hints that name its commands.
@@ -20,17 +21,12 @@ pub(crate) struct Program {
 }
 
 impl Program {
-    /// The stock binary, on the store that the settings name.
-    pub(crate) fn stock(settings: Settings, add_kinds: fn(Engine) -> Engine) -> Program {
-        let url = settings.store.as_deref().unwrap_or(DEFAULT_STORE);
+    /// A program with this engine, on the store that the settings name, or else on the engine's own.
+    pub(crate) fn new(builder: Builder, settings: Settings, name: &str) -> Program {
+        let url = settings.store.as_deref().unwrap_or(builder.address());
         let url = with_limits(url, settings.limits.iter().map(|(name, value)| (name.as_str(), *value)));
-        Program { engine: None, add_kinds, url, settings, name: "windlass".to_owned() }
-    }
-
-    /// A program with an engine of its own, which has its kinds already.
-    pub(crate) fn with_engine(engine: Engine, settings: Settings, name: &str) -> Program {
-        let url = engine.url().to_owned();
-        Program { engine: Some(engine), add_kinds: |engine| engine, url, settings, name: name.to_owned() }
+        let builder = Cell::new(Some(builder.url(&url)));
+        Program { builder, url, settings, name: name.to_owned() }
     }
 
     /// The address of the store.
@@ -43,19 +39,18 @@ impl Program {
         without_password(&self.url)
     }
 
-    /// Opens an engine to submit to or to work with. Creates the store if it does not exist.
-    pub(crate) async fn engine(&self) -> anyhow::Result<Engine> {
-        match &self.engine {
-            Some(engine) => Ok(engine.clone()),
-            None => Ok((self.add_kinds)(Engine::open(&self.url).await.with_context(|| self.open_error())?)),
-        }
+    /// The engine's builder, for a command that starts it.
+    pub(crate) fn builder(&self) -> anyhow::Result<Builder> {
+        self.builder.take().context("a command opens its engine once")
     }
 
-    /// Opens an engine to read with. Never creates or migrates a store.
+    /// Opens the engine to submit to. Creates the store if it does not exist.
+    pub(crate) async fn engine(&self) -> anyhow::Result<Engine> {
+        self.builder()?.open().await.with_context(|| self.open_error())
+    }
+
+    /// Opens the engine to read with. Never creates or migrates a store.
     pub(crate) async fn reader(&self) -> anyhow::Result<Engine> {
-        if let Some(engine) = &self.engine {
-            return Ok(engine.clone());
-        }
         if let Some(path) = sqlite_path(&self.url)
             && !path.exists()
         {
@@ -67,12 +62,7 @@ impl Program {
             );
         }
         let store = windlass::store::open(&self.url, false).await.with_context(|| self.open_error())?;
-        Ok(Engine::on(&self.url, store))
-    }
-
-    /// Opens an engine to read with that has the code of the program's kinds.
-    pub(crate) async fn reader_with_kinds(&self) -> anyhow::Result<Engine> {
-        Ok((self.add_kinds)(self.reader().await?))
+        self.builder()?.store(store).open().await.with_context(|| self.open_error())
     }
 
     /// The error text for an id that no job in the store has.
@@ -97,7 +87,8 @@ impl Program {
         text.replace("`windlass ", &format!("`{} ", self.name))
     }
 
-    fn open_error(&self) -> String {
+    /// The text for a store that cannot be opened.
+    pub(crate) fn open_error(&self) -> String {
         format!("the store {} cannot be opened", self.display_url())
     }
 }

@@ -1,7 +1,7 @@
 //! Finds the job that a person means by an id, by a key, or by its name as the child of a branch (`parent$branch$spawn_item`).
 
 use anyhow::bail;
-use windlass::{Engine, Error, Item, JobId, store::Filter};
+use windlass::{Engine, Error, JobId, operate::Item, store::Filter};
 
 use crate::{out, program::Program};
 

@@ -3,11 +3,19 @@
 //! A [`Failure`] says what went wrong and whether to retry; [`crate::retry`] turns it into an outcome. A [`Reason`] says why that
 //! failed the job.
 
-use std::{borrow::Cow, fmt};
+#[cfg(feature = "anyhow")]
+mod anyhow;
+mod convert;
+
+use std::{any::Any, borrow::Cow, fmt};
 
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use crate::Time;
+
+#[cfg(feature = "anyhow")]
+pub use self::anyhow::register;
+pub use convert::OrFailure;
 
 /// What follows from a [`Failure`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
@@ -60,6 +68,8 @@ pub mod class {
     pub const DIVERGED: &str = "diverged";
     /// Somebody cancelled the job.
     pub const CANCELLED: &str = "cancelled";
+    /// The store failed or did not answer.
+    pub const STORE: &str = "store";
     /// Children of a branch, with their results, are no longer in the store.
     pub const MISSING: &str = "missing";
 }
@@ -86,9 +96,24 @@ impl Failure {
         Failure::stop(message).class(class::EXPIRED)
     }
 
+    /// Makes the failure of an attempt whose code panicked. A panic with a `Failure` as its payload is that failure.
+    pub fn of_panic(panic: &(dyn Any + Send)) -> Failure {
+        if let Some(failure) = panic.downcast_ref::<Failure>() {
+            return failure.clone();
+        }
+        let text = panic.downcast_ref::<&str>().copied();
+        let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+        Failure::retry(text.unwrap_or("a panic without a message")).class(class::PANIC)
+    }
+
     /// Makes a failure that cancels the job.
     pub fn cancel(message: impl fmt::Display) -> Failure {
         Failure { then: OnFailure::Cancel, ..Failure::retry(message) }
+    }
+
+    /// Makes it one that no further attempt can fix.
+    pub fn without_retry(self) -> Failure {
+        Failure { then: OnFailure::Stop, ..self }
     }
 
     /// Sets the class.
@@ -118,30 +143,6 @@ impl fmt::Display for Failure {
 }
 
 impl std::error::Error for Failure {}
-
-impl From<String> for Failure {
-    fn from(message: String) -> Failure {
-        Failure::retry(message)
-    }
-}
-
-impl From<&str> for Failure {
-    fn from(message: &str) -> Failure {
-        Failure::retry(message)
-    }
-}
-
-impl From<std::io::Error> for Failure {
-    fn from(error: std::io::Error) -> Failure {
-        Failure::retry(error).class("io")
-    }
-}
-
-impl From<std::convert::Infallible> for Failure {
-    fn from(never: std::convert::Infallible) -> Failure {
-        match never {}
-    }
-}
 
 /// Why a job failed.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
@@ -203,5 +204,15 @@ mod tests {
         let failure = Failure::expired(Time(0));
         assert_eq!((&*failure.class, failure.then), (class::EXPIRED, OnFailure::Stop));
         assert!(failure.message.contains("1970-01-01"), "{}", failure.message);
+    }
+
+    #[test]
+    fn a_panic_is_a_failure_with_its_message_unless_its_payload_is_a_failure() {
+        let of = |payload: Box<dyn Any + Send>| Failure::of_panic(&*payload);
+        assert_eq!(of(Box::new("out of range")), Failure::retry("out of range").class(class::PANIC));
+        assert_eq!(of(Box::new("owned".to_owned())), Failure::retry("owned").class(class::PANIC));
+        assert_eq!(of(Box::new(17)).message, "a panic without a message");
+        let failure = Failure::stop("no").class("mine");
+        assert_eq!(of(Box::new(failure.clone())), failure);
     }
 }

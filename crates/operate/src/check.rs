@@ -9,7 +9,7 @@ use windlass_store::{Filter, Job};
 
 use windlass_workflow::{
     Error,
-    engine::{CallDifference, Differences, panic_text},
+    engine::{CallDifference, Differences},
 };
 
 use crate::Operator;
@@ -226,7 +226,7 @@ impl Check {
                 return Ok(());
             }
             Ok(Ok(Ok(Err(failure)))) => failure,
-            Ok(Ok(Err(panic))) => Failure::retry(panic_text(&*panic)).class(class::PANIC),
+            Ok(Ok(Err(panic))) => Failure::of_panic(&*panic),
             Ok(Err(error)) => Failure::retry(error).class(class::PANIC),
             Err(_) => {
                 Failure::retry(format!("its code did not return within {LIMIT:?}")).class(class::TIMEOUT)

@@ -32,3 +32,4 @@ pub use migrate::{Migrate, MigrateProgress};
 pub use operator::Operator;
 pub use redrive::{Redrive, RedriveProgress, SkipReason};
 pub use why::Why;
+pub use windlass_store::{AuditFilter, ControlOutcome, Filter, JobAction};

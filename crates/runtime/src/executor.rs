@@ -82,7 +82,7 @@ impl Core {
                 let end = execution.perform(running).await?;
                 builder.after_rescue(failure, execution.with_change(end).await?)
             }
-            Err(panic) => builder.after_rescue(failure, AttemptEnd::Panic(panic_text(&*panic))),
+            Err(panic) => builder.after_rescue(failure, AttemptEnd::Panic(Failure::of_panic(&*panic))),
         })
     }
 
@@ -94,7 +94,7 @@ impl Core {
             return None;
         }
         let attempt = attempt.filter(|attempt| !attempt.writer.is_stopping(attempt.worker))?;
-        let failure = outcome::panicked(&panic_text(panic));
+        let failure = Failure::of_panic(panic);
         let outcome = match attempt.cancel.actor() {
             Some(actor) => Outcome::Cancelled(actor.failure()),
             None => self.outcome_of_failure(&attempt.job, &Retry::default(), failure),
@@ -174,7 +174,7 @@ impl Execution<'_> {
                 Ok(Ok(Ok(result))) => AttemptEnd::Returned(result),
                 Ok(Ok(Err(failure))) => AttemptEnd::Failure(failure),
                 Ok(Err(())) => AttemptEnd::Timeout,
-                Err(panic) => AttemptEnd::Panic(panic_text(&*panic)),
+                Err(panic) => AttemptEnd::Panic(Failure::of_panic(&*panic)),
             }),
             () = aborted.wait_for(self.claim) => None,
             () = self.attempt.cancel.deadline_passed(&self.core.env), if !self.handles_own_end => {
@@ -246,14 +246,8 @@ async fn within<F: Future>(env: &Env, limit: Option<Duration>, work: F) -> Resul
 fn start(handler: &dyn Handler, attempt: &Arc<Attempt>) -> Started {
     let started = catch_unwind(AssertUnwindSafe(|| handler.start(Arc::clone(attempt))));
     started.unwrap_or_else(|panic| {
-        let failure = outcome::panicked(&panic_text(&*panic));
+        let failure = Failure::of_panic(&*panic);
         let running = Box::pin(std::future::ready(Err(failure)));
         Started { running, timeout: None, stage: attempt.job.stage.clone(), handles_own_end: false }
     })
-}
-
-fn panic_text(panic: &(dyn Any + Send)) -> String {
-    let text =
-        panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(String::as_str));
-    text.unwrap_or("a panic without a message").to_owned()
 }

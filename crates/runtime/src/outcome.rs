@@ -22,7 +22,7 @@ pub(crate) enum AttemptEnd {
     Returned(StepResult),
     Failure(Failure),
     Timeout,
-    Panic(String),
+    Panic(Failure),
 }
 
 /// Builds the change that follows from the end of an attempt.
@@ -51,7 +51,7 @@ impl ChangeBuilder<'_> {
             AttemptEnd::Failure(failure) => failure,
             AttemptEnd::Timeout if self.is_deadline => return Ok(self.end(expired(self.attempt))),
             AttemptEnd::Timeout => timed_out(self.limit),
-            AttemptEnd::Panic(text) => panicked(&text),
+            AttemptEnd::Panic(failure) => failure,
         };
         match self.attempt.cancel.actor() {
             // A cancelled job is not retried, whatever the failure says.
@@ -238,10 +238,6 @@ pub(crate) fn stuck() -> Failure {
     let text =
         "the code of the workflow ran on and on between two durable calls, without giving its thread back";
     Failure::retry(text).class(class::TIMEOUT)
-}
-
-pub(crate) fn panicked(text: &str) -> Failure {
-    Failure::retry(text).class(class::PANIC)
 }
 
 fn refused(why: impl std::fmt::Display) -> Failure {

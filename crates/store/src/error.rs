@@ -1,6 +1,6 @@
 //! What can go wrong with a store, split by what the caller does next.
 
-use windlass_model::Invalid;
+use windlass_model::{Failure, Invalid, failure::class};
 
 /// A fault of the store. Expected things (a fenced change, a key that is taken) are values, not errors.
 #[derive(Debug, thiserror::Error)]
@@ -50,5 +50,16 @@ impl Error {
     /// Whether the same call may succeed later.
     pub fn is_retryable(&self) -> bool {
         matches!(self, Error::Unavailable(_))
+    }
+}
+
+impl From<Error> for Failure {
+    /// An outage is worth another attempt; anything else fails the job.
+    fn from(error: Error) -> Failure {
+        match error {
+            Error::Invalid(invalid) => invalid.into(),
+            error if error.is_retryable() => Failure::retry(error).class(class::STORE),
+            error => Failure::stop(error).class(class::STORE),
+        }
     }
 }

@@ -2,43 +2,43 @@
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
-    sync::{Arc, OnceLock},
+    sync::{Arc, Weak},
     time::Duration,
 };
 
 use serde::{Serialize, de::DeserializeOwned};
-use windlass_env::{Env, IdSource};
-use windlass_model::{Calendar, JobId, KindVersion, Payload, WorkerId, limits::check_name};
-use windlass_runtime::{
-    Config, Counts, Handler, Pool, Registry, Signaller, Submitter, Telemetry, Waiters, Worker,
-};
-use windlass_store::{Inspect, Store};
-
+use windlass_env::IdSource;
+use windlass_model::{Calendar, Failure, JobId, KindVersion, Payload, WorkerId};
 use windlass_operate::{Check, Control, Item, Items, Operator, Why};
+use windlass_runtime::{Config, Counts, Pool, Registry, Signaller, Submitter, Telemetry, Waiters, Worker};
+use windlass_store::{Inspect, Store};
 use windlass_workflow::{
-    Codec, Error, JobError, Kind, Machine, Task, Workflow, codec,
-    engine::{
-        Codecs, MachineHandler, Reader, Replayer, Replays, Services, TaskHandler, WorkflowHandler, coded,
-        decode_output, stage,
-    },
+    Error, JobError, Kind, MachineCx, StepCx, TaskCx, UndoCx, codec,
+    engine::{Codecs, Replayer, Services, coded, decode_output, end_attempt, stage},
 };
 
-use crate::{Scheduling, Signal, Submit, SubmitAll, SubmitJson};
+use crate::{
+    Builder, Handle, JobRef, Scheduling, SendSignal, Signal, Submit, SubmitAll, SubmitJson, handle::find,
+};
+
+/// How long submits and signals are retried during an outage: long enough to ride out a restart of the database, short enough
+/// that a caller learns of an outage.
+const MAX_OUTAGE: Duration = Duration::from_secs(30);
 
 /// Durable work on one store. Cheap to clone; all clones are the same engine.
 ///
-/// After `open` it can submit jobs and wait for them; after `start` it also runs them.
+/// [`Engine::builder`] describes an engine that runs jobs; [`Engine::open`] opens one that submits jobs and waits for them.
 #[derive(Clone)]
 pub struct Engine {
     shared: Arc<Shared>,
-    setup: Setup,
 }
 
-struct Shared {
-    env: Env,
+pub(crate) struct Shared {
     url: String,
-    store: Arc<dyn Store>,
-    ids: IdSource,
+    services: Arc<Services>,
+    kinds: Kinds,
+    pools: Vec<(String, Pool)>,
+    config: Config,
     submitter: Arc<Submitter>,
     signaller: Arc<Signaller>,
     waiters: Arc<Waiters>,
@@ -47,177 +47,118 @@ struct Shared {
     telemetry: Arc<Telemetry>,
 }
 
-/// What the engine serves once it has started.
-#[derive(Clone, Default)]
-struct Setup {
-    registry: Registry,
+/// The kinds that an engine serves.
+pub(crate) struct Kinds {
+    pub(crate) registry: Registry,
     /// The default queue of each kind.
-    default_queues: HashMap<String, &'static str>,
+    pub(crate) default_queues: HashMap<String, &'static str>,
     /// The kinds that are machines.
-    machines: HashSet<String>,
+    pub(crate) machines: HashSet<String>,
     /// Replays the workflows that are served.
-    replayers: Arc<HashMap<KindVersion, Arc<dyn Replayer>>>,
-    /// What the code of machines and workflows needs; set when the engine starts.
-    services: Arc<OnceLock<Arc<Services>>>,
-    /// What was wrong with a kind when it was added; `start` returns it.
-    fault: Option<String>,
-    pools: Vec<(String, Pool)>,
-    config: Config,
-    codecs: Arc<Codecs>,
+    pub(crate) replayers: Arc<HashMap<KindVersion, Arc<dyn Replayer>>>,
+    /// Kinds that need data which the engine was not given, with the types.
+    pub(crate) missing: Vec<(String, Vec<&'static str>)>,
 }
 
-impl Engine {
-    /// Opens the store at `url` (`sqlite://path`, `postgres://user@host/database` or `memory:`), and creates its schema if it
-    /// has none.
-    pub async fn open(url: &str) -> Result<Engine, Error> {
-        let store = windlass_store::open(url, true).await?;
-        Ok(Engine::on(url, store))
+impl Kinds {
+    /// Checks that there are any, and that they have the data that they need.
+    fn check(&self) -> Result<(), Error> {
+        if self.registry.kinds().is_empty() {
+            return Err(Error::Setup(
+                "nothing to serve: add a kind with `.task::<T>()`, `.machine::<M>()` or `.workflow::<W>()` before `.start()`; to \
+                 submit jobs only, use `.open()`"
+                    .into(),
+            ));
+        }
+        match self.missing.first() {
+            None => Ok(()),
+            Some((kind, types)) => Err(Error::Setup(format!(
+                "the kind {kind:?} needs data of the type `{}`, and the engine was given none; add `.data(value)` before `.start()`",
+                types.join("` and `")
+            ))),
+        }
     }
+}
 
-    /// Makes an engine on a store that is already open; `url` is its address.
-    pub fn on(url: &str, store: Arc<dyn Store>) -> Engine {
-        Engine::with_env(url, store, Env::real())
-    }
+/// An engine that does not keep itself open: what its own jobs have of it.
+pub(crate) struct WeakEngine(Weak<Shared>);
 
-    /// Makes an engine on a store that is already open, with a clock and tasks of your own.
-    pub fn with_env(url: &str, store: Arc<dyn Store>, env: Env) -> Engine {
+impl Shared {
+    pub(crate) fn new(
+        url: String,
+        services: Arc<Services>,
+        kinds: Kinds,
+        pools: Vec<(String, Pool)>,
+        config: Config,
+    ) -> Shared {
+        let (env, store) = (&services.env, &services.store);
         let max_in_flight = store.concurrent_commits();
-        // Long enough to ride out a restart of the database, short enough that a caller learns of an outage.
-        let submitter =
-            Submitter::new(env.clone(), Arc::clone(&store), max_in_flight, Duration::from_secs(30));
-        let max_outage = Duration::from_secs(30);
-        let signaller = Signaller::new(
-            env.clone(),
-            Arc::clone(&store),
-            Arc::clone(&submitter),
-            max_in_flight,
-            max_outage,
-        );
-        let waiters = Waiters::new(env.clone(), Arc::clone(&store));
+        let submitter = Submitter::new(env.clone(), Arc::clone(store), max_in_flight, MAX_OUTAGE);
+        let signaller =
+            Signaller::new(env.clone(), Arc::clone(store), Arc::clone(&submitter), max_in_flight, MAX_OUTAGE);
+        let waiters = Waiters::new(env.clone(), Arc::clone(store));
         env.spawn(Arc::clone(&waiters).run());
-        let shared = Shared {
-            url: url.to_owned(),
-            telemetry: Telemetry::new(env.clone(), Arc::clone(&store)),
-            store,
-            ids: IdSource::new(env.clone()),
-            env,
+        let telemetry = Telemetry::new(env.clone(), Arc::clone(store));
+        let worker = tokio::sync::Mutex::default();
+        Shared {
+            url,
+            services,
+            kinds,
+            pools,
+            config,
             submitter,
             signaller,
             waiters,
             max_in_flight,
-            worker: Default::default(),
-        };
-        Engine { shared: Arc::new(shared), setup: Setup::default() }
-    }
-
-    /// Serves jobs of a task's kind.
-    pub fn task<T: Task>(mut self) -> Engine {
-        self.setup.default_queues.insert(T::KIND.to_owned(), T::QUEUE);
-        let handler = TaskHandler::<T>::new(Arc::clone(&self.setup.services));
-        self.handler(T::KIND, T::VERSION, Arc::new(handler))
-    }
-
-    /// Serves jobs of a machine's kind. Several versions of one kind can be served at the same time.
-    pub fn machine<M: Machine>(mut self) -> Engine {
-        if let Err(why) = stage::variants::<M>() {
-            self.setup.fault.get_or_insert(format!("the machine {:?} cannot be served: {why}", M::KIND));
+            worker,
+            telemetry,
         }
-        self.setup.default_queues.insert(M::KIND.to_owned(), M::QUEUE);
-        self.setup.machines.insert(M::KIND.to_owned());
-        let handler = MachineHandler::<M>::new(Arc::clone(&self.setup.services));
-        self.handler(M::KIND, M::VERSION, Arc::new(handler))
+    }
+}
+
+impl Engine {
+    /// Describes an engine on the store at `url` (`sqlite://path`, `postgres://user@host/database` or `memory:`). Nothing is opened
+    /// before [`Builder::start`] or [`Builder::open`].
+    pub fn builder(url: impl Into<String>) -> Builder {
+        Builder::new(url.into())
     }
 
-    /// Serves jobs of a workflow's kind. Several versions of one kind can be served at the same time.
-    pub fn workflow<W: Workflow>(mut self) -> Engine {
-        self.setup.default_queues.insert(W::KIND.to_owned(), W::QUEUE);
-        let kind = KindVersion { kind: W::KIND.to_owned(), version: W::VERSION };
-        Arc::make_mut(&mut self.setup.replayers).insert(kind, Arc::new(Replays::<W>::default()));
-        let handler = WorkflowHandler::<W>::new(Arc::clone(&self.setup.services));
-        self.handler(W::KIND, W::VERSION, Arc::new(handler))
+    /// Opens the store at `url` to submit jobs, wait for them and look at them; creates its schema if it has none. To run jobs, use
+    /// [`Engine::builder`].
+    pub async fn open(url: &str) -> Result<Engine, Error> {
+        Engine::builder(url).open().await
     }
 
-    /// Serves jobs of a kind with a handler of your own.
-    pub fn handler(mut self, kind: &str, version: i32, handler: Arc<dyn Handler>) -> Engine {
-        self.setup.registry.add(KindVersion { kind: kind.to_owned(), version }, handler);
-        self
+    pub(crate) fn make(make: impl FnOnce(WeakEngine) -> Shared) -> Engine {
+        Engine { shared: Arc::new_cyclic(|weak| make(WeakEngine(Weak::clone(weak)))) }
     }
 
-    /// Serves a queue with a pool of slots. Without this call, `default` is served with a default pool.
-    pub fn queue(mut self, queue: impl Into<String>, pool: Pool) -> Engine {
-        let queue = queue.into();
-        self.setup.pools.retain(|(name, _)| *name != queue);
-        self.setup.pools.push((queue, pool));
-        self
-    }
-
-    /// Serves these queues, and none that were named before.
-    pub fn serve_only(mut self, queues: impl IntoIterator<Item = (String, Pool)>) -> Engine {
-        self.setup.pools.clear();
-        queues.into_iter().fold(self, |engine, (queue, pool)| engine.queue(queue, pool))
-    }
-
-    /// Sets the settings of the worker.
-    pub fn config(mut self, config: Config) -> Engine {
-        self.setup.config = config;
-        self
-    }
-
-    /// Encodes all payloads with `codec` from now on. Codecs added before still decode their own; see [`crate::codec`].
-    pub fn codec(mut self, codec: impl Codec) -> Engine {
-        Arc::make_mut(&mut self.setup.codecs).add(codec, true);
-        self
-    }
-
-    /// Decodes payloads of `codec`, and encodes as before.
-    pub fn reads_codec(mut self, codec: impl Codec) -> Engine {
-        Arc::make_mut(&mut self.setup.codecs).add(codec, false);
-        self
-    }
-
-    /// Starts a worker. At least one kind must be served.
-    pub async fn start(self) -> Result<Engine, Error> {
-        let mut setup = self.setup.clone();
-        if setup.pools.is_empty() {
-            setup.pools.push(("default".to_owned(), Pool::default()));
-        }
-        let kinds = setup.registry.kinds();
-        if kinds.is_empty() {
-            return Err(Error::Setup(
-                "nothing to serve: add a kind with `.task::<T>()`, `.machine::<M>()` or `.workflow::<W>()` before `.start()`"
-                    .into(),
-            ));
-        }
-        if let Some(fault) = setup.fault {
-            return Err(Error::Setup(fault));
-        }
-        for kind in &kinds {
-            check_name("kind", &kind.kind)?;
-        }
-        for (queue, _) in &setup.pools {
-            check_name("queue", queue)?;
-        }
-        setup.codecs.check().map_err(|error| Error::Setup(error.to_string()))?;
+    /// Starts the worker of an engine that was opened with [`Builder::open`]: it runs jobs of the kinds that the builder was given.
+    /// [`Builder::start`] is both in one.
+    pub async fn start(&self) -> Result<(), Error> {
         let shared = &self.shared;
-        let mut running = shared.worker.lock().await;
-        if running.is_some() {
+        let mut worker = shared.worker.lock().await;
+        if worker.is_some() {
             return Err(Error::Setup("this engine has been started already".into()));
         }
-        self.services();
-        let worker = Worker::start(
-            Arc::clone(&shared.store),
-            coded(&setup.registry, &setup.codecs),
-            setup.pools,
+        shared.kinds.check()?;
+        let mut pools = shared.pools.clone();
+        if pools.is_empty() {
+            pools.push(("default".to_owned(), Pool::default()));
+        }
+        let started = Worker::start(
+            Arc::clone(self.store()),
+            coded(&shared.kinds.registry, &shared.services.codecs),
+            pools,
             &shared.submitter,
             Arc::clone(&shared.waiters),
             shared.max_in_flight,
-            setup.config,
+            shared.config.clone(),
         )
         .await?;
-        shared.telemetry.attach(&worker);
-        *running = Some(worker);
-        drop(running);
-        Ok(self)
+        shared.telemetry.attach(&started);
+        *worker = Some(started);
+        Ok(())
     }
 
     /// Stops the worker: claims nothing more, releases jobs that have not started, and waits for running attempts as long as
@@ -252,14 +193,19 @@ impl Engine {
         SubmitJson::new(self, KindVersion { kind: kind.to_owned(), version }, input)
     }
 
-    /// Sends a signal to a job: when this returns, the signal is durably in the job's inbox. See [`Signal`].
-    pub fn signal<T: Serialize>(&self, job: JobId, name: &str, payload: T) -> Signal<'_> {
-        Signal::to_id(self, job, name, &payload)
+    /// Sends a signal to a job: when this returns, the signal is durably in the job's inbox. See [`SendSignal`].
+    pub fn signal<T: Serialize>(&self, job: JobId, name: &str, payload: T) -> SendSignal<'_> {
+        SendSignal::to_id(self, job, name, &payload)
+    }
+
+    /// Sends a signal to a job, by its type; see [`Signal`].
+    pub fn send<S: Signal>(&self, job: JobId, signal: S) -> SendSignal<'_> {
+        self.signal(job, S::NAME, signal)
     }
 
     /// Sends a signal to the job of a kind that has this key.
-    pub fn signal_key<T: Serialize>(&self, kind: &str, key: &str, name: &str, payload: T) -> Signal<'_> {
-        Signal::to_key(self, kind, key, name, &payload)
+    pub fn signal_key<T: Serialize>(&self, kind: &str, key: &str, name: &str, payload: T) -> SendSignal<'_> {
+        SendSignal::to_key(self, kind, key, name, &payload)
     }
 
     /// Submits a job at each tick of a calendar; see [`Scheduling`].
@@ -313,9 +259,9 @@ impl Engine {
     /// What people see and do: views, explanations and changes by hand.
     pub fn operator(&self) -> Operator {
         let submitter = Arc::clone(&self.shared.submitter);
-        Operator::new(Arc::new(self.new_services()), Arc::clone(&self.setup.replayers), move || {
-            submitter.poke()
-        })
+        let (services, replayers) =
+            (Arc::clone(&self.shared.services), Arc::clone(&self.shared.kinds.replayers));
+        Operator::new(services, replayers, move || submitter.poke())
     }
 
     /// Makes the worker of this engine check for work at once, e.g. after a transaction of your own that submitted jobs has
@@ -326,7 +272,36 @@ impl Engine {
 
     /// Waits until a job has ended, in whichever process it runs, and returns its output.
     pub async fn result<O: DeserializeOwned>(&self, id: JobId) -> Result<O, JobError> {
+        self.typed_result(id).await
+    }
+
+    pub(crate) async fn typed_result<O: DeserializeOwned, E>(&self, id: JobId) -> Result<O, JobError<E>> {
         decode_output(id, self.shared.waiters.wait_for_end(id).await.map_err(JobError::Store)?, self.codecs())
+    }
+
+    /// Returns a handle to a job that was submitted before, by its id or by its key. The type of the handle says what kind it is:
+    ///
+    /// ```no_run
+    /// # use windlass::prelude::*;
+    /// # #[derive(Serialize, Deserialize)]
+    /// # struct Greet;
+    /// # impl Task for Greet {
+    /// #     const KIND: &'static str = "greet";
+    /// #     type Output = String;
+    /// #     type Error = Failure;
+    /// #     async fn run(self, _cx: &TaskCx) -> Result<String, Failure> { Ok(String::new()) }
+    /// # }
+    /// # async fn attach(engine: Engine) -> Result<(), Failure> {
+    /// let job: Handle<Greet> = engine.job("first").await?;
+    /// println!("{}", job.result().await?);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// A job of another kind is an error. [`AnyKind`](crate::AnyKind) stands for all kinds.
+    pub async fn job<J: Kind<M>, M>(&self, job: impl Into<JobRef>) -> Result<Handle<J>, Error> {
+        let found = find(self, J::KIND, J::ANY, job.into()).await?;
+        Ok(Handle::attached(self.clone(), found))
     }
 
     /// The context of a workflow: its values by name.
@@ -348,17 +323,17 @@ impl Engine {
 
     /// Draws an id for a submit that can be repeated.
     pub fn new_id(&self) -> JobId {
-        self.shared.ids.job()
+        self.shared.services.ids.job()
     }
 
     /// Reads for people: jobs, their history, workers, counts.
     pub fn inspect(&self) -> &dyn Inspect {
-        self.shared.store.inspect()
+        self.store().inspect()
     }
 
     /// The store itself.
     pub fn store(&self) -> &Arc<dyn Store> {
-        &self.shared.store
+        &self.shared.services.store
     }
 
     /// The address of the store.
@@ -368,17 +343,17 @@ impl Engine {
 
     /// The kinds this engine serves.
     pub fn kinds(&self) -> Vec<KindVersion> {
-        self.setup.registry.kinds()
+        self.shared.kinds.registry.kinds()
     }
 
     /// The queues that this engine was given; if there are none, it serves `default`.
     pub fn queues(&self) -> &[(String, Pool)] {
-        &self.setup.pools
+        &self.shared.pools
     }
 
     /// Settings of the worker.
     pub fn settings(&self) -> &Config {
-        &self.setup.config
+        &self.shared.config
     }
 
     /// The id of this engine's worker while it runs.
@@ -393,41 +368,25 @@ impl Engine {
 
     /// The default queue of a kind.
     pub(crate) fn default_queue(&self, kind: &str) -> &'static str {
-        self.setup.default_queues.get(kind).copied().unwrap_or("default")
+        self.shared.kinds.default_queues.get(kind).copied().unwrap_or("default")
     }
 
     /// The stage that a job starts in, of a kind that this program may know only by name.
     pub(crate) fn stage(&self, kind: &str, input: &[u8]) -> Option<String> {
-        let is_machine = self.setup.machines.contains(kind);
+        let is_machine = self.shared.kinds.machines.contains(kind);
         is_machine.then(|| stage::split(input).map(|(name, _)| name)).flatten()
     }
 
-    /// What the code of machines and workflows needs.
-    pub(crate) fn services(&self) -> Arc<Services> {
-        Arc::clone(self.setup.services.get_or_init(|| Arc::new(self.new_services())))
-    }
-
-    fn new_services(&self) -> Services {
-        let env = self.shared.env.clone();
-        Services {
-            store: Arc::clone(&self.shared.store),
-            codecs: Arc::clone(&self.setup.codecs),
-            ids: IdSource::new(env.clone()),
-            reader: Arc::new(Reader::new(env.clone(), Arc::clone(&self.shared.store))),
-            env,
-        }
-    }
-
     pub(crate) fn ids(&self) -> &IdSource {
-        &self.shared.ids
+        &self.shared.services.ids
     }
 
     pub(crate) fn signaller(&self) -> &Arc<Signaller> {
         &self.shared.signaller
     }
 
-    pub(crate) fn codecs(&self) -> &Codecs {
-        &self.setup.codecs
+    pub(crate) fn codecs(&self) -> &Arc<Codecs> {
+        &self.shared.services.codecs
     }
 
     pub(crate) fn telemetry(&self) -> &Arc<Telemetry> {
@@ -442,6 +401,29 @@ impl Engine {
         self.shared.max_in_flight
     }
 }
+
+/// The engine that a job runs in, for code that submits other jobs or sends signals.
+pub trait EngineCx {
+    /// The engine that this job runs in.
+    fn engine(&self) -> Engine;
+}
+
+/// A macro because the contexts have no trait in common.
+macro_rules! engine_cx {
+    ($($cx:ty),+) => {
+        $(impl EngineCx for $cx {
+            fn engine(&self) -> Engine {
+                let shared = self.try_data().and_then(|WeakEngine(shared)| shared.upgrade());
+                match shared {
+                    Some(shared) => Engine { shared },
+                    None => end_attempt(Failure::retry("the engine that this job ran in is gone: the program has dropped it")),
+                }
+            }
+        })+
+    };
+}
+
+engine_cx!(TaskCx, MachineCx, StepCx, UndoCx);
 
 /// Returns when the process gets SIGINT or SIGTERM.
 async fn stop_requested() -> std::io::Result<()> {

@@ -1,23 +1,46 @@
-//! A handle to a submitted job.
+//! A handle to a job.
 
-use std::marker::PhantomData;
+use std::{fmt, marker::PhantomData};
 
-use serde::{Serialize, de::DeserializeOwned};
-use windlass_model::{JobId, SubmitOutcome};
+use serde::Serialize;
+use windlass_model::{Failure, JobId, SubmitOutcome};
+use windlass_operate::Why;
+use windlass_store::{ControlOutcome, Filter};
+use windlass_workflow::{Error, JobError, Kind};
 
-use crate::{Engine, JobError, Signal};
+use crate::{Engine, SendSignal, Signal};
 
-/// A submitted job, with the type of its output.
-pub struct Handle<O> {
+/// A job of the kind `J`, with the types of its output and its error. Cheap to clone.
+///
+/// A submit returns one; [`Engine::job`] returns one to a job that was submitted before.
+pub struct Handle<J> {
     engine: Engine,
     id: JobId,
-    submitted: SubmitOutcome,
-    output: PhantomData<fn() -> O>,
+    /// `None` if the handle is not that of a submit.
+    submitted: Option<SubmitOutcome>,
+    kind: PhantomData<fn() -> J>,
 }
 
-impl<O: DeserializeOwned> Handle<O> {
-    pub(crate) fn new(engine: Engine, id: JobId, submitted: SubmitOutcome) -> Handle<O> {
-        Handle { engine, id, submitted, output: PhantomData }
+impl<J> Clone for Handle<J> {
+    fn clone(&self) -> Handle<J> {
+        let (engine, submitted) = (self.engine.clone(), self.submitted.clone());
+        Handle { engine, id: self.id, submitted, kind: PhantomData }
+    }
+}
+
+impl<J> fmt::Debug for Handle<J> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Handle<{}>({})", std::any::type_name::<J>(), self.id)
+    }
+}
+
+impl<J> Handle<J> {
+    pub(crate) fn submitted(engine: Engine, id: JobId, submitted: SubmitOutcome) -> Handle<J> {
+        Handle { engine, id, submitted: Some(submitted), kind: PhantomData }
+    }
+
+    pub(crate) fn attached(engine: Engine, id: JobId) -> Handle<J> {
+        Handle { engine, id, submitted: None, kind: PhantomData }
     }
 
     /// The id of the job.
@@ -25,31 +48,122 @@ impl<O: DeserializeOwned> Handle<O> {
         self.id
     }
 
-    /// Whether this submit created the job; `false` if it existed before.
+    /// Whether the submit that returned this handle created the job; `false` if the job existed before.
     pub fn is_new(&self) -> bool {
-        matches!(self.submitted, SubmitOutcome::New { .. } | SubmitOutcome::Replaced { .. })
+        matches!(self.submitted, Some(SubmitOutcome::New { .. } | SubmitOutcome::Replaced { .. }))
     }
 
     /// The job that was cancelled because this one took its unique name.
     pub fn replaced(&self) -> Option<JobId> {
         match self.submitted {
-            SubmitOutcome::Replaced { id } => Some(id),
+            Some(SubmitOutcome::Replaced { id }) => Some(id),
             _ => None,
         }
     }
 
     /// Whether a job with this key existed before, with another input. That job is unchanged.
     pub fn differs(&self) -> bool {
-        matches!(self.submitted, SubmitOutcome::Existing { same_input: false, .. })
+        matches!(self.submitted, Some(SubmitOutcome::Existing { same_input: false, .. }))
     }
 
-    /// Sends the job a signal; see [`Engine::signal`].
-    pub fn signal<T: Serialize>(&self, name: &str, payload: T) -> Signal<'_> {
+    /// Sends the job a signal by its name; see [`Engine::signal`].
+    pub fn signal<T: Serialize>(&self, name: &str, payload: T) -> SendSignal<'_> {
         self.engine.signal(self.id, name, payload)
     }
 
+    /// Sends the job a signal; see [`Engine::send`].
+    pub fn send<S: Signal>(&self, signal: S) -> SendSignal<'_> {
+        self.engine.send(self.id, signal)
+    }
+
+    /// Requests that the job is cancelled, with the usual grace period. A job that has ended is an error; see
+    /// [`Engine::control`] for a name in the audit log and another grace period.
+    pub async fn cancel(&self) -> Result<ControlOutcome, Error> {
+        self.engine.control("the program").cancel(self.id).await
+    }
+
+    /// Explains why the job is not progressing, and what to do about it.
+    pub async fn why(&self) -> Result<Why, Error> {
+        self.engine.why(self.id).await?.ok_or(Error::NoSuchJob(self.id))
+    }
+
     /// Waits until the job has ended, in whichever process it runs, and returns its output.
-    pub async fn result(&self) -> Result<O, JobError> {
-        self.engine.result(self.id).await
+    pub async fn result<M>(&self) -> Result<<J as Kind<M>>::Output, JobError<<J as Kind<M>>::Error>>
+    where
+        J: Kind<M>,
+    {
+        self.engine.typed_result(self.id).await
+    }
+}
+
+/// Names a job: by its id, or by its key.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum JobRef {
+    /// Its id.
+    Id(JobId),
+    /// Its key, which is unique among the jobs of its kind; for [`AnyKind`] `kind/key`.
+    Key(String),
+}
+
+impl From<JobId> for JobRef {
+    fn from(id: JobId) -> JobRef {
+        JobRef::Id(id)
+    }
+}
+
+impl From<&str> for JobRef {
+    fn from(key: &str) -> JobRef {
+        JobRef::Key(key.to_owned())
+    }
+}
+
+impl From<String> for JobRef {
+    fn from(key: String) -> JobRef {
+        JobRef::Key(key)
+    }
+}
+
+/// Stands for a job of any kind, whose output is JSON: `Handle<AnyKind>`.
+#[derive(Serialize)]
+pub enum AnyKind {}
+
+/// Marks [`AnyKind`].
+pub struct AsAny;
+
+impl Kind<AsAny> for AnyKind {
+    const KIND: &'static str = "";
+    const VERSION: i32 = 1;
+    const QUEUE: &'static str = "default";
+    const ANY: bool = true;
+    type Output = serde_json::Value;
+    type Error = Failure;
+}
+
+/// Finds a job by its name. It must be of the kind, unless any kind will do.
+pub(crate) async fn find(engine: &Engine, kind: &str, any: bool, job: JobRef) -> Result<JobId, Error> {
+    match job {
+        JobRef::Id(id) => {
+            let found = engine.inspect().job(id).await?.ok_or(Error::NoSuchJob(id))?.summary.kind;
+            if any || found == kind {
+                return Ok(id);
+            }
+            Err(Error::OtherKind { job: id, kind: found, expected: kind.to_owned() })
+        }
+        JobRef::Key(name) => {
+            let (kind, key) = match name.split_once('/').filter(|_| any) {
+                Some((kind, key)) => (kind.to_owned(), key.to_owned()),
+                None => (kind.to_owned(), name),
+            };
+            find_by_key(engine, kind, key).await
+        }
+    }
+}
+
+/// Returns the job of a kind that has a key.
+pub(crate) async fn find_by_key(engine: &Engine, kind: String, key: String) -> Result<JobId, Error> {
+    let filter = Filter { kind: Some(kind.clone()), key: Some(key.clone()), limit: 1, ..Filter::default() };
+    match engine.inspect().jobs(&filter).await?.first() {
+        Some(job) => Ok(job.id),
+        None => Err(Error::NoSuchKey { kind, key }),
     }
 }

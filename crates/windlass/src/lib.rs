@@ -22,7 +22,7 @@
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! # let dir = tempfile::tempdir()?;
 //! # let url = format!("sqlite://{}", dir.path().join("work.db").display());
-//! let engine = Engine::open(&url).await?.task::<Greet>().queue("default", Pool::slots(8)).start().await?;
+//! let engine = Engine::builder(&url).task::<Greet>().start().await?;
 //! let job = engine.submit(Greet { name: "world".into() }).key("first").await?;
 //! assert_eq!(job.result().await?, "hello, world");
 //! engine.stop().await;
@@ -30,15 +30,26 @@
 //! # }
 //! ```
 //!
-//! In reading order: [`Task`], [`Machine`] and [`Workflow`] are what you write, [`Engine`] opens a store and runs it,
-//! [`Submit`] submits a job (also in a transaction of your own) and returns a [`Handle`] to it; [`Signal`] sends a message to a
-//! job; [`Scheduling`] submits jobs by a calendar. [`Control`] changes jobs by hand, [`Bulk`] many of them, [`Redrive`] the
-//! failed children of branches, and [`why`] explains why a job is not progressing. [`testing`] is for tests of your own,
-//! [`graph`] draws what workflows did, [`codec`] encrypts or compresses payloads. `docs/guarantees.md` says what is promised,
-//! and what is not.
+//! In reading order:
 //!
-//! The feature `otel` joins the spans of attempts to OpenTelemetry's traces; see `docs/telemetry.md`.
+//! - [`Task`], [`Machine`] and [`Workflow`] are what you write. Their code gets a context, which is named after them: [`TaskCx`],
+//!   [`MachineCx`], [`Flow`] for the code of a workflow, [`StepCx`] for its steps and [`UndoCx`] for their undos. Errors become
+//!   [`Failure`]s, which say whether a retry can help; [`Retry`] says when.
+//! - [`Engine::builder`] describes an engine: its store, the kinds that it serves, its queues, and your own data, which the contexts
+//!   return. [`Builder::start`] runs jobs; [`Builder::open`] only submits them and looks at them.
+//! - [`Submit`] submits a job, also in a transaction of your own, and returns a [`Handle`] to it. [`Signal`]s are messages to jobs.
+//!   [`Scheduling`] submits jobs by a calendar.
+//! - [`operate`] is for people: [`Control`](operate::Control) changes jobs by hand, [`Why`](operate::Why) explains why a job is not
+//!   progressing, [`graph`](operate::graph) draws what workflows did.
+//! - [`testing`] runs your jobs on a virtual clock and kills the worker at every commit. [`codec`] encrypts or compresses payloads.
+//! - [`store`], [`runtime`], [`env`](mod@env) and [`model`] are what the engine is made of, for those who extend it.
+//!
+//! `docs/guarantees.md` says what is promised, and what is not.
+//!
+//! The features `sqlite` and `postgres` (both on by default) select the stores. The feature `anyhow` lets `anyhow::Error` be the error
+//! of tasks, machines, workflows and steps. The feature `otel` joins the spans of attempts to OpenTelemetry's traces; see `docs/telemetry.md`.
 
+mod builder;
 mod engine;
 mod handle;
 mod schedule;
@@ -48,49 +59,47 @@ mod telemetry;
 pub mod testing;
 mod within;
 
-pub use engine::Engine;
-pub use handle::Handle;
+pub use builder::Builder;
+pub use engine::{Engine, EngineCx};
+pub use handle::{AnyKind, AsAny, Handle, JobRef};
 pub use schedule::Scheduling;
-pub use signal::{Delivery, Signal};
+pub use signal::{Delivery, SendSignal};
 pub use submit::{Submit, SubmitAll, SubmitJson, SubmittedJob};
 pub use windlass_env as env;
-pub use windlass_env::Env;
 pub use windlass_model as model;
 pub use windlass_model::{
-    Calendar, Failure, JobId, Merge, Payload, RateCharge, RateLimit, Reason, Retry, Serial, State, States,
-    Time, Unique,
+    Calendar, Failure, JobId, Merge, RateCharge, RateLimit, Reason, Retry, Serial, State, States, Time,
+    Unique,
     calendar::{CatchUp, Overlap, Unit},
-    failure::OnFailure,
+    failure::{OnFailure, OrFailure},
     merge::{Share, percent},
 };
 pub use windlass_operate as operate;
-pub use windlass_operate::{
-    Broken, Bulk, BulkProgress, CallChange, ChangedCall, Check, Checked, Control, Fork, ForkProgress, GRACE,
-    Item, Items, Migrate, MigrateProgress, Preview, Redrive, RedriveProgress, SkipReason, Why, describe,
-    graph, why,
-};
-pub use windlass_runtime::{
-    Attempt, Config, Counts, Handler, Policy, Pool, Retention, Running, Stage, Started, StepResult,
-};
+pub use windlass_operate::{Control, Why};
+pub use windlass_runtime::{Config, Pool, Retention};
 pub use windlass_store as store;
-pub use windlass_store::{AuditFilter, ControlOutcome, Filter, JobAction};
+pub use windlass_store::{ControlOutcome, Filter};
 pub use windlass_workflow::{
-    AnyError, AsChild, AsMachine, AsResult, AsTask, AsWorkflow, Branch, Child, ChildOf, ChildResult,
-    ChildWait, ChildrenError, Codec, Context, ContinueIf, Error, First2, First3, First4, First5, First6,
-    Flow, IntoChild, JobError, Kind, Machine, MachineBranch, MachineCx, MergeCall, Merged, Merging, Next,
-    OnError, Race, Reducing, Repeat, Results, Rows, Select, SignalError, SignalWait, Sleep, Source, Step,
-    StepCx, StreamSource, Task, TaskCx, Transaction, TransactionCall, UndoCx, WaitFor, WaitUntil, Workflow,
-    all, any, codec, failure_of, signal, signals, span, stream,
+    AsMachine, AsTask, AsWorkflow, Branch, Child, ChildOf, ChildResult, ChildWait, ChildrenError, Codec,
+    Context, ContinueIf, Error, First2, First3, First4, First5, First6, Flow, IntoChild, JobError, Kind,
+    Machine, MachineBranch, MachineCx, MergeCall, Merged, Merging, Needs, Next, OnError, Race, Reducing,
+    Repeat, Results, Rows, Select, Signal, SignalError, SignalWait, Sleep, Source, Step, StepCx,
+    StreamSource, Task, TaskCx, Transaction, TransactionCall, UndoCx, WaitFor, WaitUntil, Workflow, codec,
+    span,
 };
+
+/// What runs jobs: for handlers of your own, and for what the engine counts.
+pub mod runtime {
+    pub use windlass_runtime::{Attempt, Counts, Handler, Policy, Running, Stage, Started, StepResult};
+}
 
 /// What most programs need.
 pub mod prelude {
     pub use crate::{
-        AnyError, Calendar, Child, Engine, Failure, First2, First3, Flow, Handle, JobError, JobId, Machine,
-        MachineCx, Merge, Merged, Next, Pool, RateCharge, RateLimit, Retry, Rows, Serial, StepCx, Task,
-        TaskCx, UndoCx, Unique, Workflow, all, any, percent, signal, signals,
+        Calendar, Child, Engine, EngineCx as _, Failure, First2, First3, Flow, Handle, JobError, JobId,
+        Machine, MachineCx, Merge, Merged, Needs, Next, OrFailure as _, Pool, RateCharge, RateLimit, Retry,
+        Rows, Serial, Signal, StepCx, Task, TaskCx, UndoCx, Unique, WaitFor, Workflow, percent,
         span::{days, hours, minutes, seconds},
-        stream,
     };
     pub use serde::{Deserialize, Serialize};
     pub use std::time::Duration;

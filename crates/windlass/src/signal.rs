@@ -7,11 +7,11 @@ use std::{
 
 use serde::Serialize;
 use windlass_model::{JobId, NewSignal};
-use windlass_store::{Filter, SignalOutcome};
+use windlass_store::SignalOutcome;
 
 use windlass_workflow::engine::OutgoingSignal;
 
-use crate::{Engine, Error};
+use crate::{Engine, Error, handle::find_by_key};
 
 /// Whether a signal was delivered.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -24,7 +24,7 @@ pub enum Delivery {
 
 /// A signal that is being described; `.await` sends it.
 #[must_use = "a signal is not sent until it is awaited"]
-pub struct Signal<'a> {
+pub struct SendSignal<'a> {
     engine: &'a Engine,
     to: Recipient,
     sent: Result<OutgoingSignal, Error>,
@@ -35,9 +35,14 @@ enum Recipient {
     Key { kind: String, key: String },
 }
 
-impl<'a> Signal<'a> {
-    pub(crate) fn to_id<T: Serialize>(engine: &'a Engine, job: JobId, name: &str, payload: &T) -> Signal<'a> {
-        Signal { engine, to: Recipient::Id(job), sent: OutgoingSignal::new(name, None, payload) }
+impl<'a> SendSignal<'a> {
+    pub(crate) fn to_id<T: Serialize>(
+        engine: &'a Engine,
+        job: JobId,
+        name: &str,
+        payload: &T,
+    ) -> SendSignal<'a> {
+        SendSignal { engine, to: Recipient::Id(job), sent: OutgoingSignal::new(name, None, payload) }
     }
 
     pub(crate) fn to_key<T: Serialize>(
@@ -46,14 +51,14 @@ impl<'a> Signal<'a> {
         key: &str,
         name: &str,
         payload: &T,
-    ) -> Signal<'a> {
+    ) -> SendSignal<'a> {
         let to = Recipient::Key { kind: kind.to_owned(), key: key.to_owned() };
-        Signal { engine, to, sent: OutgoingSignal::new(name, None, payload) }
+        SendSignal { engine, to, sent: OutgoingSignal::new(name, None, payload) }
     }
 
     /// Delivers it once: a signal with this name and dedup id that was sent to the job before is not delivered again, whether
     /// or not the first was consumed.
-    pub fn dedup(mut self, id: impl Into<String>) -> Signal<'a> {
+    pub fn dedup(mut self, id: impl Into<String>) -> SendSignal<'a> {
         if let Ok(sent) = &mut self.sent {
             sent.dedup = Some(id.into());
         }
@@ -61,7 +66,7 @@ impl<'a> Signal<'a> {
     }
 }
 
-impl<'a> IntoFuture for Signal<'a> {
+impl<'a> IntoFuture for SendSignal<'a> {
     type Output = Result<Delivery, Error>;
     type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send + 'a>>;
 
@@ -70,21 +75,12 @@ impl<'a> IntoFuture for Signal<'a> {
             let sent = self.sent?;
             let job = match self.to {
                 Recipient::Id(id) => id,
-                Recipient::Key { kind, key } => find(self.engine, kind, key).await?,
+                Recipient::Key { kind, key } => find_by_key(self.engine, kind, key).await?,
             };
             let delivery =
                 send(self.engine, vec![sent.to(job, self.engine.codecs(), self.engine.ids())?]).await?;
             Ok(delivery.into_iter().next().unwrap_or(Delivery::Duplicate))
         })
-    }
-}
-
-/// Returns the job of a kind that has a key.
-async fn find(engine: &Engine, kind: String, key: String) -> Result<JobId, Error> {
-    let filter = Filter { kind: Some(kind.clone()), key: Some(key.clone()), limit: 1, ..Filter::default() };
-    match engine.inspect().jobs(&filter).await?.first() {
-        Some(job) => Ok(job.id),
-        None => Err(Error::NoSuchKey { kind, key }),
     }
 }
 

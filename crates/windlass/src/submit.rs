@@ -16,7 +16,7 @@ use windlass_model::{
 
 use windlass_workflow::engine::Spec;
 
-use crate::{Engine, Error, Handle, Kind, signal::send};
+use crate::{AnyKind, Engine, Error, Handle, Kind, Signal, signal::send};
 
 /// How many jobs one transaction of [`SubmitAll`] submits.
 const CHUNK: usize = 1_000;
@@ -55,7 +55,12 @@ macro_rules! single_job_settings {
             self
         }
 
-        /// The same, but a signal with this name and dedup id that was sent to the job before is not sent again.
+        /// The same with a signal by its type.
+        pub fn send<S: Signal>(self, signal: S) -> Self {
+            self.signal(S::NAME, signal)
+        }
+
+        /// The same as [`Self::signal`], but a signal with this name and dedup id that was sent to the job before is not sent again.
         pub fn signal_once<T: Serialize>(mut self, name: &str, dedup: impl Into<String>, payload: T) -> Self {
             self.spec.signal(name, Some(dedup.into()), &payload);
             self
@@ -97,7 +102,7 @@ impl<J: Kind<M>, M> Submit<'_, J, M> {
 }
 
 impl<'a, J: Kind<M> + 'a, M: 'a> IntoFuture for Submit<'a, J, M> {
-    type Output = Result<Handle<J::Output>, Error>;
+    type Output = Result<Handle<J>, Error>;
     type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send + 'a>>;
 
     fn into_future(self) -> Self::IntoFuture {
@@ -107,7 +112,7 @@ impl<'a, J: Kind<M> + 'a, M: 'a> IntoFuture for Submit<'a, J, M> {
         let submitting = submit_one(self.engine, self.spec, kind, J::QUEUE, input, J::stage);
         Box::pin(async move {
             let (engine, id, submitted) = submitting.await?;
-            Ok(Handle::new(engine, id, submitted))
+            Ok(Handle::submitted(engine, id, submitted))
         })
     }
 }
@@ -145,7 +150,7 @@ impl SubmitJson<'_> {
 }
 
 impl<'a> IntoFuture for SubmitJson<'a> {
-    type Output = Result<Handle<serde_json::Value>, Error>;
+    type Output = Result<Handle<AnyKind>, Error>;
     type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send + 'a>>;
 
     fn into_future(self) -> Self::IntoFuture {
@@ -162,7 +167,7 @@ impl<'a> IntoFuture for SubmitJson<'a> {
         );
         Box::pin(async move {
             let (engine, id, submitted) = submitting.await?;
-            Ok(Handle::new(engine, id, submitted))
+            Ok(Handle::submitted(engine, id, submitted))
         })
     }
 }

@@ -10,12 +10,12 @@ use windlass_store::{postgres, tokio_postgres::GenericClient};
 #[cfg(feature = "sqlite")]
 use windlass_store::{rusqlite::Connection, sqlite};
 
-use crate::{Engine, Error, Handle, Kind, Submit, SubmitJson};
+use crate::{AnyKind, Engine, Error, Handle, Kind, Submit, SubmitJson};
 
 impl<J: Kind<M>, M> Submit<'_, J, M> {
     /// Submits within a PostgreSQL transaction of your own, on the database that holds the store's schema.
     #[cfg(feature = "postgres")]
-    pub async fn in_postgres(self, tx: &impl GenericClient) -> Result<Handle<J::Output>, Error> {
+    pub async fn in_postgres(self, tx: &impl GenericClient) -> Result<Handle<J>, Error> {
         let (engine, job) = self.into_job()?;
         append_postgres(&engine, tx, &job).await?;
         Ok(appended(engine, job))
@@ -24,7 +24,7 @@ impl<J: Kind<M>, M> Submit<'_, J, M> {
     /// Submits within a SQLite transaction of your own, on the file of the store. Nobody else can write to the file while it is
     /// open: keep it short.
     #[cfg(feature = "sqlite")]
-    pub fn in_sqlite(self, tx: &Connection) -> Result<Handle<J::Output>, Error> {
+    pub fn in_sqlite(self, tx: &Connection) -> Result<Handle<J>, Error> {
         let (engine, job) = self.into_job()?;
         sqlite::submit_in(tx, &job, engine.store().limits())?;
         Ok(appended(engine, job))
@@ -34,7 +34,7 @@ impl<J: Kind<M>, M> Submit<'_, J, M> {
 impl SubmitJson<'_> {
     /// As [`Submit::in_postgres`].
     #[cfg(feature = "postgres")]
-    pub async fn in_postgres(self, tx: &impl GenericClient) -> Result<Handle<serde_json::Value>, Error> {
+    pub async fn in_postgres(self, tx: &impl GenericClient) -> Result<Handle<AnyKind>, Error> {
         let (engine, job) = self.into_job()?;
         append_postgres(&engine, tx, &job).await?;
         Ok(appended(engine, job))
@@ -42,7 +42,7 @@ impl SubmitJson<'_> {
 
     /// As [`Submit::in_sqlite`].
     #[cfg(feature = "sqlite")]
-    pub fn in_sqlite(self, tx: &Connection) -> Result<Handle<serde_json::Value>, Error> {
+    pub fn in_sqlite(self, tx: &Connection) -> Result<Handle<AnyKind>, Error> {
         let (engine, job) = self.into_job()?;
         sqlite::submit_in(tx, &job, engine.store().limits())?;
         Ok(appended(engine, job))
@@ -63,6 +63,6 @@ async fn append_postgres(engine: &Engine, tx: &impl GenericClient, job: &NewJob)
 }
 
 #[cfg(any(feature = "sqlite", feature = "postgres"))]
-fn appended<O: serde::de::DeserializeOwned>(engine: Engine, job: NewJob) -> Handle<O> {
-    Handle::new(engine, job.id, SubmitOutcome::New { claimed: None })
+fn appended<J>(engine: Engine, job: NewJob) -> Handle<J> {
+    Handle::submitted(engine, job.id, SubmitOutcome::New { claimed: None })
 }

@@ -1,8 +1,9 @@
 //! The errors that callers of the engine see.
 
-use windlass_model::{Failure, Invalid, JobId, Reason, State};
+use std::{fmt, marker::PhantomData};
 
-use crate::{ChildrenError, SignalError};
+use serde::de::DeserializeOwned;
+use windlass_model::{Failure, Invalid, JobId, Reason, State};
 
 /// Why a call failed.
 #[derive(Debug, thiserror::Error)]
@@ -64,6 +65,18 @@ pub enum Error {
         /// The key.
         key: String,
     },
+    /// The job is of another kind than the caller expects.
+    #[error(
+        "job {job} is of the kind {kind:?}, and not {expected:?}; use the type that it was submitted with"
+    )]
+    OtherKind {
+        /// The job.
+        job: JobId,
+        /// Its kind.
+        kind: String,
+        /// The kind that the caller expects.
+        expected: String,
+    },
     /// The job has no branch of this name.
     #[error(
         "job {job} has no branch {branch:?}{}",
@@ -109,16 +122,18 @@ impl From<windlass_store::Error> for Error {
     }
 }
 
-/// Why a job has no output.
-#[derive(Debug, thiserror::Error)]
-pub enum JobError {
+/// Why a job has no output. `E` is the error type of its kind.
+#[derive(thiserror::Error)]
+pub enum JobError<E = Failure> {
     /// It failed.
     #[error("the job failed ({reason}): {failure}")]
     Failed {
         /// Why.
         reason: Reason,
-        /// The last error; `failure.detail::<E>()` reads it back as the kind's own error type, if that was kept.
+        /// The last error. [`JobError::error`] is the same as the kind's own type.
         failure: Failure,
+        /// The error type of the job's kind.
+        of_kind: PhantomData<fn() -> E>,
     },
     /// It was cancelled: by itself, by someone, or because another job holds its key or unique name.
     #[error("the job was cancelled: {}", .0.message)]
@@ -150,35 +165,69 @@ pub enum JobError {
     Store(windlass_store::Error),
 }
 
-/// Any error, for tasks that do not distinguish theirs: `?` converts whatever it meets into one, and it is retried.
-#[derive(Debug)]
-pub struct AnyError(Failure);
+impl<E> JobError<E> {
+    /// Makes the error of a job that failed.
+    pub fn failed(reason: Reason, failure: Failure) -> JobError<E> {
+        JobError::Failed { reason, failure, of_kind: PhantomData }
+    }
 
-impl<E: std::error::Error + 'static> From<E> for AnyError {
-    fn from(error: E) -> AnyError {
-        // The engine's own errors know whether another attempt can help.
-        let known = &error as &dyn std::error::Error;
-        if let Some(failure) = known.downcast_ref::<Failure>() {
-            return AnyError(failure.clone());
+    /// The failure that ended the job, if it failed or was cancelled.
+    pub fn failure(&self) -> Option<&Failure> {
+        match self {
+            JobError::Failed { failure, .. } | JobError::Cancelled(failure) => Some(failure),
+            _ => None,
         }
-        if let Some(error) = known.downcast_ref::<SignalError>() {
-            return AnyError(error.clone().into());
-        }
-        if let Some(error) = known.downcast_ref::<ChildrenError>() {
-            return AnyError(error.into());
-        }
-        let mut text = error.to_string();
-        let mut source = error.source();
-        while let Some(cause) = source {
-            text += &format!(": {cause}");
-            source = cause.source();
-        }
-        AnyError(Failure::retry(text))
     }
 }
 
-impl From<AnyError> for Failure {
-    fn from(error: AnyError) -> Failure {
-        error.0
+impl<E: DeserializeOwned> JobError<E> {
+    /// The kind's own error, if the job failed with it and its conversion into a [`Failure`] kept it
+    /// ([`Failure::with_detail`]).
+    pub fn error(&self) -> Option<E> {
+        self.failure()?.detail()
+    }
+}
+
+impl<E> fmt::Debug for JobError<E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            JobError::Failed { reason, failure, .. } => {
+                f.debug_struct("Failed").field("reason", reason).field("failure", failure).finish()
+            }
+            JobError::Cancelled(failure) => f.debug_tuple("Cancelled").field(failure).finish(),
+            JobError::Gone(id) => f.debug_tuple("Gone").field(id).finish(),
+            JobError::Unfinished(id) => f.debug_tuple("Unfinished").field(id).finish(),
+            JobError::Unreadable { id, source } => {
+                f.debug_struct("Unreadable").field("id", id).field("source", source).finish()
+            }
+            JobError::Undecodable { id, source } => {
+                f.debug_struct("Undecodable").field("id", id).field("source", source).finish()
+            }
+            JobError::Store(error) => f.debug_tuple("Store").field(error).finish(),
+        }
+    }
+}
+
+impl From<Error> for Failure {
+    /// An error that may go away by itself is retried; any other fails the job.
+    fn from(error: Error) -> Failure {
+        match error {
+            Error::Store(error) => error.into(),
+            error => Failure::stop(&error),
+        }
+    }
+}
+
+impl<E> From<JobError<E>> for Failure {
+    /// A job that waits for another fails with it: the other will not end differently by waiting again.
+    fn from(error: JobError<E>) -> Failure {
+        match error {
+            JobError::Store(error) => error.into(),
+            error => {
+                let class = error.failure().map(|failure| failure.class.clone());
+                let failure = Failure::stop(&error);
+                class.into_iter().fold(failure, Failure::class)
+            }
+        }
     }
 }

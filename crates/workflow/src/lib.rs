@@ -9,6 +9,7 @@
 mod branch;
 mod child;
 pub mod codec;
+mod data;
 mod error;
 mod machine;
 mod output;
@@ -19,16 +20,15 @@ mod store_retry;
 mod task;
 mod workflow;
 
-pub use branch::{
-    AsChild, AsResult, ChildOf, IntoChild, Merged, Results, Rows, Source, StreamSource, stream,
-};
+pub use branch::{AsChild, AsResult, ChildOf, IntoChild, Merged, Results, Rows, Source, StreamSource};
 pub use child::Child;
 pub use codec::Codec;
-pub use error::{AnyError, Error, JobError};
+pub use data::{Data, Needs};
+pub use error::{Error, JobError};
 pub use machine::{
     AsMachine, ChildResult, ChildrenError, Machine, MachineBranch, MachineCx, Next, SignalError, WaitFor,
-    all, any, signal, signals,
 };
+pub use signal::Signal;
 pub use task::{AsTask, Kind, Task, TaskCx};
 pub use workflow::{
     AsWorkflow, Branch, ChildWait, Context, ContinueIf, First2, First3, First4, First5, First6, Flow,
@@ -41,14 +41,14 @@ pub mod engine {
     pub use crate::{
         branch::{BLOCKS, SINGLES, block},
         codec::{Codecs, coded},
+        data::end_attempt,
         machine::{MachineHandler, Services, stage},
         output::decode_output,
         signal::OutgoingSignal,
         spec::Spec,
         task::TaskHandler,
         workflow::{
-            CallDifference, Differences, ENDED, RESUMED, Reader, Replayer, Replays, WorkflowHandler,
-            panic_text, voids_of,
+            CallDifference, Differences, ENDED, RESUMED, Reader, Replayer, Replays, WorkflowHandler, voids_of,
         },
     };
 }

@@ -6,6 +6,30 @@ use windlass_model::{JobId, NewSignal, Payload, Signal as Received, UnreadableSi
 
 use crate::{Error, codec::Codecs};
 
+/// A message to a job, with its name: a type that both the sender and the job know.
+///
+/// ```
+/// use serde::{Deserialize, Serialize};
+/// use windlass_workflow::Signal;
+///
+/// #[derive(Serialize, Deserialize)]
+/// struct Approve {
+///     by: String,
+/// }
+///
+/// impl Signal for Approve {
+///     const NAME: &'static str = "approve";
+/// }
+/// ```
+///
+/// A workflow waits for it with [`Flow::receive`](crate::Flow::receive), a machine with its name and
+/// [`MachineCx::receive`](crate::MachineCx::receive). Signals can also be sent and received by a name and any type, without this
+/// trait.
+pub trait Signal: Serialize + DeserializeOwned + Send + 'static {
+    /// The signal's name in the store; it outlives the type's name.
+    const NAME: &'static str;
+}
+
 /// A signal that is encoded as JSON and not yet addressed to a job.
 #[derive(Clone)]
 pub struct OutgoingSignal {

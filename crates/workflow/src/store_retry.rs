@@ -19,9 +19,6 @@ const MAX_OUTAGE: Duration = Duration::from_secs(30);
 /// The delay before a failed read is retried.
 const RETRY_INTERVAL: Duration = Duration::from_millis(200);
 
-/// The class of failures of the store. User code may use the same class, so nothing may depend on it where user code ran.
-pub(crate) const STORE_CLASS: &str = "store";
-
 tokio::task_local! {
     /// The attempt whose code runs in this task.
     static ATTEMPT: Arc<Attempt>;
@@ -116,8 +113,9 @@ pub(crate) use read;
 /// The same; any other error becomes a failure.
 macro_rules! retry_unavailable {
     ($read:expr) => {
-        $crate::store_retry::read!($read)
-            .map_err(|error| windlass_model::Failure::retry(error).class($crate::store_retry::STORE_CLASS))
+        $crate::store_retry::read!($read).map_err(|error| {
+            windlass_model::Failure::retry(error).class(windlass_model::failure::class::STORE)
+        })
     };
 }
 pub(crate) use retry_unavailable;

@@ -1,17 +1,13 @@
 //! Tasks: a type that is the input, and one async function that runs on it.
 
-use std::{
-    future::Future,
-    marker::PhantomData,
-    sync::{Arc, OnceLock},
-    time::Duration,
-};
+use std::{future::Future, marker::PhantomData, sync::Arc, time::Duration};
 
 use serde::{Serialize, de::DeserializeOwned};
 use windlass_model::{Failure, JobId, Payload, Retry, Time, failure::class};
 use windlass_runtime::{Attempt, Handler, Policy, Started, StepResult};
 
 use crate::{
+    Needs,
     branch::block::{self, BlockItem},
     machine::Services,
 };
@@ -45,6 +41,12 @@ pub trait Task: Serialize + DeserializeOwned + Send + Sync + 'static {
     fn timeout() -> Option<Duration> {
         Policy::default().timeout
     }
+
+    /// The data that it cannot run without: the engine does not start if its builder was given none of these types. By default
+    /// nothing is required.
+    fn needs() -> Needs {
+        Needs::new()
+    }
 }
 
 /// What a running task can find out about its job and its attempt.
@@ -52,11 +54,12 @@ pub struct TaskCx {
     attempt: Arc<Attempt>,
     /// The item of a block that it runs for.
     item: Option<BlockItem>,
+    services: Arc<Services>,
 }
 
 impl TaskCx {
-    pub(crate) fn item(attempt: Arc<Attempt>, item: BlockItem) -> TaskCx {
-        TaskCx { attempt, item: Some(item) }
+    pub(crate) fn item(attempt: Arc<Attempt>, item: BlockItem, services: Arc<Services>) -> TaskCx {
+        TaskCx { attempt, item: Some(item), services }
     }
 
     /// The id of the job. An item of a packed branch has an id of its own, which it keeps if it is promoted.
@@ -85,6 +88,18 @@ impl TaskCx {
         self.attempt.job.epoch.0
     }
 
+    /// The program's data of this type, which the engine's builder was given. If it was given none, the attempt ends here and the
+    /// job fails.
+    #[track_caller]
+    pub fn data<T: Send + Sync + 'static>(&self) -> &T {
+        self.services.data.expect()
+    }
+
+    /// The program's data of this type, if the engine's builder was given any.
+    pub fn try_data<T: Send + Sync + 'static>(&self) -> Option<&T> {
+        self.services.data.get()
+    }
+
     /// The trace that this attempt is part of, as a W3C `traceparent` to be sent along with calls to other services. Jobs that
     /// the task submits are part of it by default, unless a spawned task submits them: then pass it to `Submit::trace`.
     pub fn traceparent(&self) -> Option<String> {
@@ -103,6 +118,11 @@ impl TaskCx {
     }
 }
 
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is no kind of job",
+    label = "this is not a `Task`, a `Machine` or a `Workflow`",
+    note = "implement one of them (and only one) for the type that is the job's input"
+)]
 /// Something that can be submitted. `M` says which of the authoring traits it implements and is always inferred.
 pub trait Kind<M>: Serialize + Send + Sync {
     /// The kind's name.
@@ -113,6 +133,12 @@ pub trait Kind<M>: Serialize + Send + Sync {
     const QUEUE: &'static str;
     /// What it returns.
     type Output: DeserializeOwned + Send;
+    /// Its error.
+    type Error;
+
+    /// Whether this stands for a job of any kind.
+    #[doc(hidden)]
+    const ANY: bool = false;
 
     /// Whether jobs of this kind can be packed into blocks.
     #[doc(hidden)]
@@ -134,21 +160,21 @@ impl<T: Task> Kind<AsTask> for T {
     const QUEUE: &'static str = T::QUEUE;
     const PACKS: bool = true;
     type Output = T::Output;
+    type Error = T::Error;
 }
 
 /// Runs a task's jobs: decodes the input, calls `run`, encodes what it returns.
 pub struct TaskHandler<T> {
-    /// Set when the engine starts.
-    services: Arc<OnceLock<Arc<Services>>>,
+    services: Arc<Services>,
     policy: Policy,
     task: PhantomData<fn() -> T>,
 }
 
 impl<T: Task> TaskHandler<T> {
-    /// Makes a handler. The engine sets its services when it starts.
-    pub fn new(services: Arc<OnceLock<Arc<Services>>>) -> TaskHandler<T> {
+    /// Makes a handler.
+    pub fn new(services: &Arc<Services>) -> TaskHandler<T> {
         TaskHandler {
-            services,
+            services: Arc::clone(services),
             policy: Policy { retry: T::retry(), timeout: T::timeout() },
             task: PhantomData,
         }
@@ -158,13 +184,13 @@ impl<T: Task> TaskHandler<T> {
 impl<T: Task> Handler for TaskHandler<T> {
     fn start(&self, attempt: Arc<Attempt>) -> Started {
         if block::is_block(attempt.job.stage.as_deref()) {
-            let services = Arc::clone(self.services.get().expect("set before the first job is claimed"));
+            let services = Arc::clone(&self.services);
             let Policy { retry, timeout } = self.policy.clone();
             let running = Box::pin(block::run::<T>(attempt, services, retry, timeout));
             return Started { running, timeout: None, stage: None, handles_own_end: false };
         }
         Started {
-            running: Box::pin(run::<T>(attempt)),
+            running: Box::pin(run::<T>(TaskCx { attempt, item: None, services: Arc::clone(&self.services) })),
             timeout: self.policy.timeout,
             stage: None,
             handles_own_end: false,
@@ -176,12 +202,12 @@ impl<T: Task> Handler for TaskHandler<T> {
     }
 }
 
-async fn run<T: Task>(attempt: Arc<Attempt>) -> Result<StepResult, Failure> {
-    let input = &attempt.job.input;
+async fn run<T: Task>(cx: TaskCx) -> Result<StepResult, Failure> {
+    let input = &cx.attempt.job.input;
     let task: T = serde_json::from_slice(&input.bytes).map_err(|e| {
         Failure::stop(format!("the input does not decode as {:?} ({e})", T::KIND)).class(class::UNDECODABLE)
     })?;
-    let output = task.run(&TaskCx { attempt, item: None }).await.map_err(Into::into)?;
+    let output = task.run(&cx).await.map_err(Into::into)?;
     let bytes = serde_json::to_vec(&output).map_err(|e| {
         Failure::stop(format!("the output cannot be written as JSON ({e})")).class(class::REFUSED)
     })?;

@@ -222,7 +222,10 @@ fn reason_text(reason: Option<windlass::Reason>) -> String {
 
 #[cfg(test)]
 mod tests {
-    use windlass::{Payload, model::Epoch, model::Rev, store::Summary};
+    use windlass::{
+        model::{Epoch, Payload, Rev},
+        store::Summary,
+    };
 
     use super::*;
 

@@ -101,7 +101,8 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<ExitCode> {
         max_crashes: u16::MAX,
         ..Config::default()
     };
-    let engine = Engine::on(&args.url, store)
+    let engine = Engine::builder(&args.url)
+        .store(store)
         .task::<Numbered>()
         .queue(&args.queue, Pool::slots(args.slots))
         .config(config)

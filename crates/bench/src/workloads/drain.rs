@@ -6,7 +6,7 @@ use std::{
 };
 
 use windlass::{
-    Engine, Time,
+    Time,
     env::IdSource,
     model::{Change, ClaimNo, CommitOutcome, KindVersion, NewJob, Outcome, Payload},
     store::{ClaimRequest, NewWorker, Store},
@@ -100,13 +100,12 @@ async fn claim_and_commit(store: Arc<dyn Store>, worker: windlass::model::Worker
 pub(super) async fn run(stores: &Stores, n: usize) -> anyhow::Result<Report> {
     let (floor_seconds, _) = measure_floor(stores, n).await?;
     record::prepare(n);
-    let engine = stores.engine().await?;
+    let engine = stores.builder().task::<Noop>().open().await?;
     engine.submit_all((0..n).map(|n| Noop { n })).await?;
     stores.settle()?;
 
-    let engine: Engine = engine.task::<Noop>();
     let started = Instant::now();
-    let engine = engine.start().await?;
+    engine.start().await?;
     let deadline = started + Duration::from_secs(300);
     while engine.counts().committed < n as u64 && Instant::now() < deadline {
         tokio::time::sleep(Duration::from_millis(1)).await;

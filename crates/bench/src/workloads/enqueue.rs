@@ -24,7 +24,7 @@ pub(super) async fn run(stores: &Stores, n: usize) -> anyhow::Result<Report> {
         n as f64 / started.elapsed().as_secs_f64()
     };
     stores.settle()?;
-    let engine = stores.engine().await?;
+    let engine = stores.builder().open().await?;
     let started = Instant::now();
     let submitted = engine.submit_all((0..n).map(|n| Noop { n })).await?;
     let seconds = started.elapsed().as_secs_f64();

@@ -172,8 +172,9 @@ impl Workflow for Fan {
 }
 
 async fn engine(url: &str) -> anyhow::Result<Engine> {
-    let engine = Engine::open(url).await?.task::<ItemTask>().workflow::<ItemFlow>().workflow::<Fan>();
-    Ok(engine.task::<Probe>().queue("default", Pool::slots(SLOTS)).queue("probe", Pool::slots(2)))
+    let engine = Engine::builder(url).task::<ItemTask>().workflow::<ItemFlow>().workflow::<Fan>();
+    let engine = engine.task::<Probe>().queue("default", Pool::slots(SLOTS)).queue("probe", Pool::slots(2));
+    Ok(engine.open().await?)
 }
 
 pub(super) async fn run(stores: &mut Stores, options: Options) -> anyhow::Result<Report> {
@@ -192,7 +193,7 @@ pub(super) async fn run(stores: &mut Stores, options: Options) -> anyhow::Result
         killed = Box::pin(survive(stores, &engine, &url, folder.path(), job, n)).await?;
         (job, started.elapsed().as_secs_f64())
     } else {
-        let engine = engine.clone().start().await?;
+        engine.start().await?;
         stores.settle_store(&url)?;
         let over = Arc::new(AtomicBool::new(false));
         let probe = tokio::spawn(probe(engine.clone(), Arc::clone(&over)));

@@ -40,7 +40,7 @@ impl Workflow for One {
         let n = self.n;
         flow.step("only", || async move {
             executed(n);
-            Ok::<_, Failure>(n)
+            Ok(n)
         })
         .await
     }
@@ -51,13 +51,13 @@ impl Workflow for One {
 pub(super) async fn run(stores: &Stores, n: usize) -> anyhow::Result<Report> {
     EXECUTED.get_or_init(|| (0..2 * n).map(|_| AtomicU32::new(0)).collect());
     let url = stores.url();
-    let engine = Engine::open(&url).await?;
+    let engine =
+        Engine::builder(&url).workflow::<One>().queue("default", Pool::slots(AT_ONCE)).open().await?;
     let submitted = engine.submit_all((0..n).map(|n| One { n })).await?;
     let mut ids: Vec<JobId> = submitted.iter().map(|job| job.id).collect();
     stores.settle_store(&url)?;
-    let engine = engine.workflow::<One>().queue("default", Pool::slots(AT_ONCE));
     let started = Instant::now();
-    let engine = engine.start().await?;
+    engine.start().await?;
     let deadline = started + Duration::from_secs(300);
     // Two commits each: the step, and the end.
     while engine.counts().committed < 2 * n as u64 && Instant::now() < deadline {
@@ -138,7 +138,7 @@ impl Workflow for Chain {
                     if counted {
                         executed(0);
                     }
-                    Ok::<_, Failure>(1)
+                    Ok(1)
                 })
                 .key(step)
                 .await?;
@@ -151,7 +151,7 @@ impl Workflow for Chain {
 pub(super) async fn chain(stores: &Stores, n: usize) -> anyhow::Result<Report> {
     EXECUTED.get_or_init(|| vec![AtomicU32::new(0)]);
     let url = stores.url();
-    let engine = Engine::open(&url).await?.workflow::<Chain>().start().await?;
+    let engine = Engine::builder(&url).workflow::<Chain>().start().await?;
     // Once to have everything warm, then for the record.
     engine.submit(Chain { steps: n.min(100), counted: false }).await?.result().await?;
     stores.settle_store(&url)?;
@@ -195,13 +195,13 @@ impl Workflow for Long {
     async fn run(self, flow: Flow) -> Result<(), Failure> {
         for step in 0..self.steps {
             // A hundred bytes as they are kept.
-            flow.step("fill", || async move { Ok::<_, Failure>(format!("{step:098}")) }).key(step).await?;
+            flow.step("fill", || async move { Ok(format!("{step:098}")) }).key(step).await?;
         }
         for round in 0..self.rounds {
             flow.signal::<()>("go").key(round).await?;
             flow.step("live", || async {
                 LIVE.lock().unwrap_or_else(|e| e.into_inner()).push(Instant::now());
-                Ok::<_, Failure>(())
+                Ok(())
             })
             .key(round)
             .await?;
@@ -222,7 +222,7 @@ impl Workflow for Sleeper {
     type Error = Failure;
 
     async fn run(self, flow: Flow) -> Result<(), Failure> {
-        flow.step("before", || async { Ok::<_, Failure>(()) }).await?;
+        flow.step("before", async || Ok(())).await?;
         flow.sleep(days(365)).await;
         Ok(())
     }
@@ -275,7 +275,7 @@ fn read(record: &std::path::Path) -> anyhow::Result<f64> {
 }
 
 async fn engine(url: &str) -> anyhow::Result<Engine> {
-    let engine = Engine::open(url).await?.workflow::<Long>().workflow::<Sleeper>();
+    let engine = Engine::builder(url).workflow::<Long>().workflow::<Sleeper>();
     Ok(engine.queue("default", Pool::slots(AT_ONCE)).start().await?)
 }
 

@@ -13,7 +13,7 @@ const WATCH: Duration = Duration::from_secs(60);
 
 pub(super) async fn run(stores: &Stores, quick: bool) -> anyhow::Result<Report> {
     let (settle, watch) = if quick { (Duration::ZERO, Duration::from_secs(1)) } else { (SETTLE, WATCH) };
-    let mut engine = stores.engine().await?.task::<Noop>();
+    let mut engine = stores.builder().task::<Noop>();
     for number in 0..10 {
         engine = engine.queue(format!("queue{number}"), Pool::default());
     }

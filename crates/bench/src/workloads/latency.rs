@@ -61,7 +61,7 @@ impl Latencies {
 
 pub(super) async fn run(stores: &Stores, n: usize, quick: bool) -> anyhow::Result<Report> {
     let url = stores.url();
-    let engine = Engine::open(&url).await?.task::<Stamp>().task::<Noop>().queue("default", Pool::default());
+    let engine = Engine::builder(&url).task::<Stamp>().task::<Noop>().queue("default", Pool::default());
     let engine = engine.start().await?;
     // From a task of the runtime, where a program's own submits come from.
     let (started, committed, seconds) = tokio::spawn(alone(engine.clone(), n)).await??;

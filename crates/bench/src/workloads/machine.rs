@@ -53,12 +53,12 @@ pub(super) async fn run(stores: &Stores, n: usize, steps: u32) -> anyhow::Result
     let floor = floor(stores, n, steps).await?;
     EXECUTED.get_or_init(|| (0..n).map(|_| AtomicU32::new(0)).collect());
     let url = stores.url();
-    let engine = Engine::open(&url).await?;
+    let engine =
+        Engine::builder(&url).machine::<Count>().queue("default", Pool::slots(AT_ONCE)).open().await?;
     let submitted = engine.submit_all((0..n).map(|n| Count::Down { n, left: steps })).await?;
     stores.settle_store(&url)?;
-    let engine = engine.machine::<Count>().queue("default", Pool::slots(AT_ONCE));
     let started = Instant::now();
-    let engine = engine.start().await?;
+    engine.start().await?;
     let all = n as u64 * u64::from(steps);
     let deadline = started + Duration::from_secs(300);
     while engine.counts().committed < all && Instant::now() < deadline {
@@ -160,7 +160,7 @@ async fn claim(
 pub(super) async fn chain(stores: &Stores, n: usize) -> anyhow::Result<Report> {
     EXECUTED.get_or_init(|| vec![AtomicU32::new(0)]);
     let url = stores.url();
-    let engine = Engine::open(&url).await?.machine::<Count>().start().await?;
+    let engine = Engine::builder(&url).machine::<Count>().start().await?;
     // Once to have everything warm, then for the record.
     run_one(&engine, n.min(100), usize::MAX).await?;
     stores.settle_store(&url)?;
@@ -185,7 +185,7 @@ pub(super) async fn chain(stores: &Stores, n: usize) -> anyhow::Result<Report> {
         .account(account))
 }
 
-async fn run_one(engine: &Engine, steps: usize, n: usize) -> anyhow::Result<Handle<usize>> {
+async fn run_one(engine: &Engine, steps: usize, n: usize) -> anyhow::Result<Handle<Count>> {
     let job = engine.submit(Count::Down { n, left: u32::try_from(steps)? }).await?;
     job.result().await?;
     Ok(job)
@@ -216,7 +216,7 @@ impl Machine for Sleeper {
         };
         Ok(match rounds {
             0 => Next::done(()),
-            rounds => Next::wait(Sleeper::Woken { rounds }, signal("go")),
+            rounds => Next::wait(Sleeper::Woken { rounds }, "go"),
         })
     }
 }
@@ -231,7 +231,7 @@ const SENDERS: usize = 500;
 /// Signals: how soon a parked machine's step starts, and how fast n parked machines are woken.
 pub(super) async fn signals(stores: &Stores, n: usize, quick: bool) -> anyhow::Result<Report> {
     let url = stores.url();
-    let engine = Engine::open(&url).await?.machine::<Sleeper>().queue("default", Pool::slots(AT_ONCE));
+    let engine = Engine::builder(&url).machine::<Sleeper>().queue("default", Pool::slots(AT_ONCE));
     let engine = engine.start().await?;
     let rounds = if quick { 5 } else { 300 };
     // From a task of the runtime, where a program's own signals come from.

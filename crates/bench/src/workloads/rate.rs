@@ -240,7 +240,7 @@ pub(super) async fn worker(url: &str, record: &Path) -> anyhow::Result<ExitCode>
     let record = Arc::new(Mutex::new(std::io::BufWriter::new(file)));
     let (gate, open) = watch::channel(true);
     let store = Arc::new(Noting { store, open, record: Arc::clone(&record) });
-    let engine = Engine::on(url, store).task::<Weighed>().start().await?;
+    let engine = Engine::builder(url).store(store).task::<Weighed>().start().await?;
     let code = super::helper::serve_commands(|word| {
         gate.send_replace(word != "halt");
     })

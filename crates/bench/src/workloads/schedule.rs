@@ -164,7 +164,7 @@ async fn submitted(engine: &Engine) -> anyhow::Result<HashMap<JobId, Time>> {
 
 /// One of the processes: fires schedules and runs their jobs.
 pub(super) async fn worker(url: &str) -> anyhow::Result<ExitCode> {
-    let engine = Engine::open(url).await?.task::<Tick>().start().await?;
+    let engine = Engine::builder(url).task::<Tick>().start().await?;
     let code = helper::serve_commands(|_| ()).await?;
     engine.stop().await;
     Ok(code)

@@ -184,7 +184,7 @@ impl Fixture {
     async fn make(stores: &Stores, free: usize, blocked: usize) -> anyhow::Result<Fixture> {
         begin(free + KEYS + blocked);
         let url = stores.url();
-        let engine = Engine::open(&url).await?;
+        let engine = Engine::builder(&url).task::<Queued>().open().await?;
         let mut fixture = Fixture { engine, url, free, blocked, holders: None };
         let ids = IdSource::default();
         if blocked > 0 {
@@ -256,7 +256,8 @@ impl Fixture {
     /// Starts an engine and waits until it has committed `n` jobs.
     async fn drain(&self, n: usize) -> anyhow::Result<(Engine, f64)> {
         let started = Instant::now();
-        let engine = self.engine.clone().task::<Queued>().start().await?;
+        let engine = self.engine.clone();
+        engine.start().await?;
         self.committed(&engine, n, started).await?;
         Ok((engine, started.elapsed().as_secs_f64()))
     }

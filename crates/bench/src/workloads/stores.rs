@@ -10,7 +10,7 @@ use std::{
 
 use anyhow::Context;
 use windlass::{
-    Engine,
+    Builder, Engine,
     store::{Store, postgres, sqlite},
 };
 use windlass_testpg::Cluster;
@@ -91,9 +91,9 @@ impl Stores {
         })
     }
 
-    /// An engine on a fresh store.
-    pub(super) async fn engine(&self) -> anyhow::Result<Engine> {
-        Ok(Engine::open(&self.url()).await?)
+    /// The description of an engine on a fresh store.
+    pub(super) fn builder(&self) -> Builder {
+        Engine::builder(self.url())
     }
 
     /// Writes a checkpoint before a measurement, so that it does not pay for its preparation.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use windlass::{Failure, Machine, MachineCx, Next, any, signal};
+use windlass::{Failure, Machine, MachineCx, Next, WaitFor};
 
 /// A request for an approval.
 #[derive(Serialize, Deserialize)]
@@ -33,7 +33,7 @@ impl Machine for Approval {
     async fn step(self, cx: &MachineCx) -> Result<Next<Approval>, Failure> {
         match self {
             Approval::Ask { what, seconds } => {
-                let next = Next::wait(Approval::Asked { what }, any([signal("approve"), signal("reject")]));
+                let next = Next::wait(Approval::Asked { what }, WaitFor::any(["approve", "reject"]));
                 Ok(match seconds {
                     Some(seconds) => next.timeout(Duration::from_secs(seconds)),
                     None => next,

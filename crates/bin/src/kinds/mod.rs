@@ -7,10 +7,10 @@ mod reminder;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use windlass::{Engine, Failure, Task, TaskCx};
+use windlass::{Builder, Failure, Task, TaskCx};
 
 /// Adds the built-in kinds to an engine.
-pub(crate) fn add(engine: Engine) -> Engine {
+pub(crate) fn add(engine: Builder) -> Builder {
     engine
         .task::<exec::Exec>()
         .task::<Noop>()

@@ -42,7 +42,7 @@ impl Workflow for Reminder {
         for time in 1..=*times {
             let remind = || async move {
                 tracing::info!(%what, time, "reminder");
-                Ok::<_, Failure>(())
+                Ok(())
             };
             flow.step("remind", remind).key(time).await?;
             flow.context().set("reminded", time)?;

@@ -3,7 +3,7 @@
 use std::{process::ExitCode, time::Duration};
 
 use anyhow::bail;
-use windlass::JobAction;
+use windlass::operate::JobAction;
 
 use crate::{
     actions::{self, Target, Verb},

@@ -3,7 +3,7 @@
 use std::{process::ExitCode, sync::atomic::Ordering};
 
 use serde_json::{Value, json};
-use windlass::{Broken, CallChange, ChangedCall, Checked};
+use windlass::operate::{Broken, CallChange, ChangedCall, Checked};
 
 use crate::{
     out,
@@ -37,7 +37,7 @@ pub(crate) struct Args {
 }
 
 pub(crate) async fn run(args: Args, program: &Program) -> anyhow::Result<ExitCode> {
-    let engine = program.reader_with_kinds().await?;
+    let engine = program.reader().await?;
     let mut check = engine.check();
     if let Some(kind) = args.kind {
         check = check.kind(kind);

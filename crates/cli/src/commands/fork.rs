@@ -5,7 +5,8 @@ use std::{process::ExitCode, sync::atomic::Ordering};
 use anyhow::bail;
 use serde_json::{Value, json};
 use windlass::{
-    Engine, Fork, ForkProgress, JobId, Preview,
+    Engine, JobId,
+    operate::{Fork, ForkProgress, Preview},
     store::{Filter, Inspect},
 };
 

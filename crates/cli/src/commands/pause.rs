@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use windlass::JobAction;
+use windlass::operate::JobAction;
 
 use crate::{
     actions::{self, Target, Verb},

@@ -4,7 +4,10 @@ use std::{process::ExitCode, sync::atomic::Ordering};
 
 use anyhow::bail;
 use serde_json::{Value, json};
-use windlass::{Error, RedriveProgress, SkipReason};
+use windlass::{
+    Error,
+    operate::{RedriveProgress, SkipReason},
+};
 
 use crate::{
     args::Actor,

@@ -8,7 +8,7 @@ use std::{
 use anyhow::bail;
 use futures_util::{StreamExt, TryStreamExt};
 use serde_json::{Value, json};
-use windlass::{Engine, Handle, JobError, JobId, Retry, SubmitJson, Time, model::trace};
+use windlass::{AnyKind, Engine, Handle, JobError, JobId, Retry, SubmitJson, Time, model::trace};
 
 use crate::{
     args::{self, FlowControl, KindVersion, UniqueName},
@@ -100,7 +100,7 @@ pub(crate) async fn run(args: Args, program: &Program) -> anyhow::Result<ExitCod
     };
     let submits = futures_util::stream::iter(0..args.count).map(submit).buffered(IN_FLIGHT);
     if args.wait {
-        let jobs: Vec<Handle<Value>> = submits.try_collect().await?;
+        let jobs: Vec<Handle<AnyKind>> = submits.try_collect().await?;
         let Some(job) = jobs.into_iter().next() else { bail!("nothing was submitted") };
         return wait(&args, program, &engine, job).await;
     }
@@ -176,7 +176,7 @@ fn parse_signal(text: &str) -> anyhow::Result<(String, Value)> {
     }
 }
 
-fn line(job: &Handle<Value>) -> String {
+fn line(job: &Handle<AnyKind>) -> String {
     match (job.is_new(), job.differs()) {
         (true, _) => match job.replaced() {
             Some(other) => format!("{} replaces {other}", job.id()),
@@ -187,7 +187,7 @@ fn line(job: &Handle<Value>) -> String {
     }
 }
 
-fn to_json(job: &Handle<Value>) -> Value {
+fn to_json(job: &Handle<AnyKind>) -> Value {
     let mut answer = json!({ "id": job.id(), "new": job.is_new(), "differs": job.differs() });
     if let Some(other) = job.replaced() {
         answer["replaced"] = json!(other);
@@ -200,7 +200,7 @@ async fn wait(
     args: &Args,
     program: &Program,
     engine: &Engine,
-    job: Handle<Value>,
+    job: Handle<AnyKind>,
 ) -> anyhow::Result<ExitCode> {
     out::note(&format!("job {}", line(&job)));
     let result = {
@@ -220,7 +220,7 @@ async fn wait(
         Err(JobError::Store(error)) => return Err(error.into()),
         Err(error) => {
             answer["error"] = json!(error.to_string());
-            if let JobError::Failed { reason, failure } = &error {
+            if let JobError::Failed { reason, failure, .. } = &error {
                 answer["reason"] = json!(reason);
                 answer["failure"] = json!(failure);
             }

@@ -2,6 +2,7 @@
 
 use std::process::ExitCode;
 
+use anyhow::Context;
 use windlass::Pool;
 
 use crate::{
@@ -76,9 +77,10 @@ pub(crate) async fn run(args: Args, program: &Program) -> anyhow::Result<ExitCod
             "OTEL_EXPORTER_OTLP_ENDPOINT is set, but this build sends no spans; build with --features otel"
         );
     }
-    let engine = settings.apply(program.engine().await?)?;
+    let engine = settings.apply(program.builder()?)?;
+    let engine = engine.open().await.with_context(|| program.open_error())?;
     let metrics = settings.metrics.as_deref().map(|addr| engine.serve_metrics(addr)).transpose()?;
-    let engine = engine.start().await?;
+    engine.start().await?;
     let metrics = metrics.map(|addr| format!(" · metrics http://{addr}/metrics")).unwrap_or_default();
     out::print(&format!("{}{metrics}\n", greeting(&engine, program).await))?;
     stop.received().await;

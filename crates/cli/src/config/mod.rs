@@ -8,12 +8,10 @@ use std::{collections::BTreeMap, path::Path, time::Duration};
 
 use anyhow::{Context, anyhow, bail};
 pub(crate) use retention::{Keep, RetentionSettings};
-use windlass::{Config, Engine, Pool, model::Limits};
+use windlass::{Builder, Config, Pool, model::Limits};
 
 use crate::{durations, out};
 
-/// The store if no setting names one.
-pub(crate) const DEFAULT_STORE: &str = "sqlite://windlass.db";
 /// The settings file that is read if it exists.
 const DEFAULT_FILE: &str = "windlass.toml";
 
@@ -178,8 +176,8 @@ impl Settings {
         Ok(())
     }
 
-    /// Applies the settings to an engine. What they do not set stays as the engine has it.
-    pub(crate) fn apply(&self, mut engine: Engine) -> anyhow::Result<Engine> {
+    /// Applies the settings to an engine's builder. What they do not set stays as the builder has it.
+    pub(crate) fn apply(&self, mut engine: Builder) -> anyhow::Result<Builder> {
         let given = engine.settings().clone();
         let lease = self.lease.unwrap_or(given.lease);
         let renew_every = match (self.renew_every, self.lease) {
@@ -278,8 +276,9 @@ mod tests {
                 .expect("valid");
             let all = env.over(file);
             assert_eq!(all.limits.get(*name), Some(&65_536), "the environment is above the file");
-            let program = crate::program::Program::stock(all, |engine| engine);
-            assert_eq!(program.url(), format!("{DEFAULT_STORE}?limit_{name}=65536"));
+            let engine = windlass::Engine::builder("sqlite://shop.db");
+            let program = crate::program::Program::new(engine, all, "shop");
+            assert_eq!(program.url(), format!("sqlite://shop.db?limit_{name}=65536"));
         }
         let error = from_env(|variable| (variable == "WINDLASS_LIMIT_INBOX").then(|| "lots".into()))
             .expect_err("no number");

@@ -7,7 +7,7 @@ use super::{
     shared::Crash,
     store::expect_store,
 };
-use crate::Engine;
+use crate::Builder;
 
 /// The result of [`crash_at_every_commit`].
 #[derive(Debug)]
@@ -29,7 +29,7 @@ pub struct CrashReport<R> {
 pub async fn crash_at_every_commit<R, S, F, Fut>(setup: S, scenario: F) -> CrashReport<R>
 where
     R: PartialEq + Debug,
-    S: Fn(Engine) -> Engine + Send + Sync + 'static,
+    S: Fn(Builder) -> Builder + Send + Sync + 'static,
     F: Fn(Arc<Lab>) -> Fut,
     Fut: Future<Output = R>,
 {
@@ -44,7 +44,7 @@ pub async fn crash_at_every_commit_on<R, S, F, Fut>(
 ) -> CrashReport<R>
 where
     R: PartialEq + Debug,
-    S: Fn(Engine) -> Engine + Send + Sync + 'static,
+    S: Fn(Builder) -> Builder + Send + Sync + 'static,
     F: Fn(Arc<Lab>) -> Fut,
     Fut: Future<Output = R>,
 {

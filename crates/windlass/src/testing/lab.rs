@@ -17,10 +17,10 @@ use super::{
     shared::{Crash, Lifetime, Shared},
     store::{VirtualStore, expect_store, has_fired},
 };
-use crate::{Engine, Error, Filter, JobError, Kind};
+use crate::{Builder, Engine, Error, Filter, JobError, Kind, Signal};
 
 /// Registers the kinds under test with an engine.
-pub(super) type Setup = Arc<dyn Fn(Engine) -> Engine + Send + Sync>;
+pub(super) type Setup = Arc<dyn Fn(Builder) -> Builder + Send + Sync>;
 
 /// How long a lab waits for the next commit, in real time, before it panics. Long enough for slow steps on a loaded machine.
 const STALL_LIMIT: Duration = Duration::from_secs(30);
@@ -41,20 +41,20 @@ pub struct Lab {
 }
 
 /// A job in a lab.
-pub struct LabJob<O> {
+pub struct LabJob<J> {
     id: JobId,
-    output: PhantomData<fn() -> O>,
+    kind: PhantomData<fn() -> J>,
 }
 
-impl<O> Clone for LabJob<O> {
-    fn clone(&self) -> LabJob<O> {
+impl<J> Clone for LabJob<J> {
+    fn clone(&self) -> LabJob<J> {
         *self
     }
 }
 
-impl<O> Copy for LabJob<O> {}
+impl<J> Copy for LabJob<J> {}
 
-impl<O> LabJob<O> {
+impl<J> LabJob<J> {
     /// The id of the job.
     pub fn id(&self) -> JobId {
         self.id
@@ -70,12 +70,12 @@ impl Drop for Lab {
 
 impl Lab {
     /// Makes a lab with a store in memory. `setup` registers the kinds under test: `|engine| engine.workflow::<Order>()`.
-    pub async fn new(setup: impl Fn(Engine) -> Engine + Send + Sync + 'static) -> Lab {
+    pub async fn new(setup: impl Fn(Builder) -> Builder + Send + Sync + 'static) -> Lab {
         Lab::on("memory:", setup).await
     }
 
     /// Makes a lab on the store at `url`. No other worker may use that store.
-    pub async fn on(url: &str, setup: impl Fn(Engine) -> Engine + Send + Sync + 'static) -> Lab {
+    pub async fn on(url: &str, setup: impl Fn(Builder) -> Builder + Send + Sync + 'static) -> Lab {
         let store = expect_store(windlass_store::open(url, true).await, url);
         Lab::with(url, store, Arc::new(setup), None).await
     }
@@ -142,7 +142,7 @@ impl Lab {
         let (lease, retention) = (YEAR, Retention::FOREVER);
         let config = Config { lease, retention, drain: Duration::ZERO, ..Config::default() };
         // One slot, and so one change per commit: commits have the same numbers in every run.
-        let new = (self.setup)(Engine::with_env(&self.url, store, env))
+        let new = (self.setup)(Engine::builder(&self.url).store(store).env(env))
             .config(config)
             .queue("default", Pool::slots(1));
         let started = new.start().await;
@@ -150,25 +150,30 @@ impl Lab {
     }
 
     /// Submits a job.
-    pub async fn submit<J: Kind<M>, M>(&self, job: J) -> LabJob<J::Output> {
+    pub async fn submit<J: Kind<M>, M>(&self, job: J) -> LabJob<J> {
         let handle = self.engine().await.submit(job).id(self.engine().await.new_id()).await;
         let handle = handle.unwrap_or_else(|error| panic!("a submit in the lab: {error}"));
-        LabJob { id: handle.id(), output: PhantomData }
+        LabJob { id: handle.id(), kind: PhantomData }
     }
 
     /// A job that was submitted through the engine.
-    pub fn job<O>(&self, id: JobId) -> LabJob<O> {
-        LabJob { id, output: PhantomData }
+    pub fn job<J>(&self, id: JobId) -> LabJob<J> {
+        LabJob { id, kind: PhantomData }
     }
 
     /// Sends a signal to a job.
-    pub async fn signal<O, T: Serialize>(&self, job: LabJob<O>, name: &str, payload: T) {
+    pub async fn signal<J, T: Serialize>(&self, job: LabJob<J>, name: &str, payload: T) {
         let sent = self.engine().await.signal(job.id, name, payload).await;
         sent.unwrap_or_else(|error| panic!("a signal in the lab: {error}"));
     }
 
+    /// Sends a signal to a job, by its type.
+    pub async fn send<J, S: Signal>(&self, job: LabJob<J>, signal: S) {
+        self.signal(job, S::NAME, signal).await;
+    }
+
     /// Cancels a job.
-    pub async fn cancel<O>(&self, job: LabJob<O>) {
+    pub async fn cancel<J>(&self, job: LabJob<J>) {
         let engine = self.engine().await;
         let outcome = engine.control("lab").cancel(job.id).await;
         outcome.unwrap_or_else(|error| panic!("a cancel in the lab: {error}"));
@@ -243,7 +248,7 @@ impl Lab {
     }
 
     /// The result of a job that has ended; [`JobError::Unfinished`] if it has not.
-    pub async fn result<O: DeserializeOwned>(&self, job: LabJob<O>) -> Result<O, JobError> {
+    pub async fn result<J: Kind<M>, M>(&self, job: LabJob<J>) -> Result<J::Output, JobError<J::Error>> {
         let engine = self.engine().await;
         match self.store.job_ends(&[job.id]).await.map_err(JobError::Store)?.pop().flatten() {
             Some(ended) => windlass_workflow::engine::decode_output(job.id, ended, engine.codecs()),
@@ -252,13 +257,13 @@ impl Lab {
     }
 
     /// The state of a job.
-    pub async fn state<O>(&self, job: LabJob<O>) -> State {
+    pub async fn state<J>(&self, job: LabJob<J>) -> State {
         let found = expect_store(self.store.inspect().job(job.id).await, &self.url);
         found.map(|job| job.summary.state).unwrap_or_else(|| panic!("job {} does not exist", job.id))
     }
 
     /// A value of a workflow's context; `None` if it is not set or has another type.
-    pub async fn context<O, T: DeserializeOwned>(&self, job: LabJob<O>, name: &str) -> Option<T> {
+    pub async fn context<J, T: DeserializeOwned>(&self, job: LabJob<J>, name: &str) -> Option<T> {
         let engine = self.engine().await;
         let context = engine.context(job.id).await;
         let context = context.unwrap_or_else(|error: Error| panic!("a context in the lab: {error}"));
@@ -266,7 +271,7 @@ impl Lab {
     }
 
     /// The journal of a workflow.
-    pub async fn journal<O>(&self, job: LabJob<O>) -> Vec<JournalEntry> {
+    pub async fn journal<J>(&self, job: LabJob<J>) -> Vec<JournalEntry> {
         expect_store(self.store.inspect().journal(job.id, None, usize::MAX).await, &self.url)
     }
 

@@ -18,9 +18,9 @@
 //!     type Error = Failure;
 //!
 //!     async fn run(self, flow: Flow) -> Result<String, Failure> {
-//!         flow.step("welcome", || async { Ok::<_, Failure>(()) }).await?;
+//!         flow.step("welcome", async || Ok(())).await?;
 //!         flow.sleep(days(30)).await;
-//!         flow.step("goodbye", || async { Ok::<_, Failure>("gone".to_owned()) }).await
+//!         flow.step("goodbye", async || Ok("gone".to_owned())).await
 //!     }
 //! }
 //!

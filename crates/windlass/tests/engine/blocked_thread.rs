@@ -9,7 +9,7 @@ use std::{
     time::Instant,
 };
 
-use windlass::{AnyError, prelude::*, store::Error};
+use windlass::{Failure, prelude::*, store::Error};
 
 use crate::{
     common::{Call, Faults, faulty, until},
@@ -89,8 +89,8 @@ impl Workflow for Blocks {
         let transaction = flow.transaction("write");
         let transaction = async {
             match self.postgres {
-                true => transaction.in_postgres(|_| Box::pin(async { Ok::<_, AnyError>(()) })).await,
-                false => transaction.in_sqlite(|_| Ok::<_, AnyError>(())).await,
+                true => transaction.in_postgres(|_| Box::pin(async { Ok(()) })).await,
+                false => transaction.in_sqlite(|_| Ok(())).await,
             }
         };
         let step = flow.step("block", async || {
@@ -100,7 +100,7 @@ impl Workflow for Blocks {
             while !progress.unblocked.load(Ordering::SeqCst) && since.elapsed() < BLOCKED {
                 std::thread::sleep(Duration::from_millis(5));
             }
-            Ok::<_, Failure>(())
+            Ok(())
         });
         let (written, blocked) = tokio::join!(transaction, step);
         written.map_err(Failure::from)?;

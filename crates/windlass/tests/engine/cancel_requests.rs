@@ -130,7 +130,7 @@ async fn an_attempt_that_waits_for_a_suspect_sees_its_cancel_request(url: &str) 
 async fn an_attempt_of_a_worker_that_stops_sees_its_cancel_request(url: &str) {
     let test = format!("stops {url}");
     let other = Engine::open(url).await.expect("opened");
-    let engine = Engine::open(url).await.expect("opened").task::<Listens>();
+    let engine = Engine::builder(url).task::<Listens>();
     let config = Config { drain: Duration::from_secs(600), ..Config::default() };
     let engine = engine.config(config).start().await.expect("started");
     let job = engine.submit(Listens { test: test.clone(), runs: LONG }).await.expect("submitted").id();

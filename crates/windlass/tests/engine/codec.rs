@@ -69,7 +69,7 @@ fn echo(text: &str) -> Echo {
 }
 
 async fn engine(url: &str) -> Engine {
-    Engine::open(url).await.expect("opened").task::<Echo>()
+    Engine::builder(url).task::<Echo>()
 }
 
 async fn view(engine: &Engine, id: JobId) -> Job {
@@ -102,7 +102,7 @@ async fn payloads_are_encoded_in_the_store_and_decoded_for_programs(url: &str) {
     }
     assert_eq!(engine.decode(&output).expect("decoded"), b"\"hello\"");
 
-    let elsewhere = Engine::open(url).await.expect("opened").reads_codec(ToyCipher { id: 10, key: 7 });
+    let elsewhere = Engine::builder(url).reads_codec(ToyCipher { id: 10, key: 7 });
     assert_eq!(elsewhere.result::<String>(one.id()).await.expect("done"), "hello");
     engine.stop().await;
 }
@@ -140,7 +140,7 @@ async fn without_its_codec_a_job_fails_as_undecodable(url: &str) {
     done.result().await.expect("done");
     let error = without.result::<String>(done.id()).await.expect_err("unreadable");
     assert!(matches!(error, JobError::Unreadable { source: codec::Error::Missing(10), .. }), "{error}");
-    let wrong = Engine::open(url).await.expect("opened").reads_codec(ToyCipher { id: 10, key: 9 });
+    let wrong = Engine::builder(url).reads_codec(ToyCipher { id: 10, key: 9 });
     let error = wrong.result::<String>(done.id()).await.expect_err("unreadable").to_string();
     assert!(error.contains("codec 10 could not read it (it was encrypted with another key)"), "{error}");
     with.stop().await;
@@ -200,7 +200,7 @@ async fn errors_of_a_codec_reach_the_caller(url: &str) {
     assert!(error.to_string().contains("the output cannot be written: codec 10"), "{error}");
     engine.stop().await;
 
-    let other = Engine::open(url).await.expect("opened").codec(ToyCipher { id: 10, key: 2 });
+    let other = Engine::builder(url).codec(ToyCipher { id: 10, key: 2 });
     let damaged = other.submit(echo("hello")).await.expect("submitted");
     let engine = engine.start().await.expect("started again");
     let error = engine.result::<String>(damaged.id()).await.expect_err("another key");

@@ -89,7 +89,7 @@ impl Task for Play {
 }
 
 async fn start(url: &str) -> Engine {
-    let engine = Engine::open(url).await.expect("opened").task::<Play>();
+    let engine = Engine::builder(url).task::<Play>();
     engine.queue("default", Pool::slots(16)).start().await.expect("started")
 }
 
@@ -312,7 +312,7 @@ async fn bulk_operations_can_be_previewed_and_are_in_the_audit_log(url: &str) {
     let submitted = engine.submit_all(jobs).tag("batch 7").await.expect("submitted");
     let ops = engine.control("ada").note("the wrong file");
     let filter = Filter { tag: Some("batch 7".into()), state: Some(State::Ready), ..Filter::default() };
-    let cancel = windlass::JobAction::Cancel { grace: Duration::ZERO };
+    let cancel = windlass::operate::JobAction::Cancel { grace: Duration::ZERO };
     let preview = ops.bulk(filter.clone(), cancel).preview().await.expect("preview");
     assert_eq!((preview.matching, preview.at_least, preview.sample.len()), (250, false, 10));
     assert_eq!(state(&engine, submitted[0].id).await, State::Ready, "a preview does nothing");

@@ -60,7 +60,7 @@ async fn reach(engine: &Engine, name: &str, over: bool) -> Result<(), String> {
 async fn every_limit_is_set_in_the_url_and_named_in_its_error(url: &str) {
     for name in Limits::NAMES {
         let limited = with_limits(url, [(*name, 2_000)]);
-        let engine = Engine::open(&limited).await.expect("opened").workflow::<Long>();
+        let engine = Engine::builder(&limited).workflow::<Long>();
         let engine = engine.start().await.expect("started");
         assert_eq!(engine.store().limits().get(name), Some(2_000), "{limited}");
         assert_eq!(reach(&engine, name, false).await, Ok(()), "{name}");

@@ -83,7 +83,7 @@ impl Machine for Five {
         *RAN.lock().expect("runs").entry(cx.step_id()).or_default() += 1;
         Ok(match self {
             Five::One { sum } => Next::to(Five::Two { sum: sum + 1 }),
-            Five::Two { sum } => Next::wait(Five::Three { sum: sum + 10 }, signal("add")),
+            Five::Two { sum } => Next::wait(Five::Three { sum: sum + 10 }, "add"),
             Five::Three { sum } => {
                 let added: u32 = cx.signal("add")?.ok_or_else(|| Failure::stop("no signal"))?;
                 Next::to(Five::Four { sum: sum + added })
@@ -118,7 +118,7 @@ async fn a_crash_at_any_commit_ends_in_the_same_state(url: &str) {
             crashes += usize::from(!ended);
             drop((job, first));
 
-            let second = Engine::open(url).await.expect("opened").machine::<Five>().task::<Double>();
+            let second = Engine::builder(url).machine::<Five>().task::<Double>();
             let second = second.config(config()).start().await.expect("started");
             let result: u32 = second.result(id).await.expect("done");
             assert_eq!(result, 333, "dies at {dies_at}, applied: {applied}");

@@ -150,9 +150,9 @@ impl Machine for Act {
                 }
             }
             Act::Wait { names, all: every_name, every, millis, log } => {
-                let wait = |name: &String| if every { signals(name) } else { signal(name) };
+                let wait = |name: &String| if every { WaitFor::signals(name) } else { WaitFor::signal(name) };
                 let waits = names.iter().map(wait);
-                let wait = if every_name { all(waits) } else { any(waits) };
+                let wait = if every_name { WaitFor::all(waits) } else { WaitFor::any(waits) };
                 let next = Next::wait(Act::Got { names, log, fail: 0 }, wait);
                 match millis {
                     Some(millis) => next.timeout(Duration::from_millis(millis)),
@@ -200,9 +200,9 @@ impl Machine for Act {
             }
             Act::Poll { polls, .. } => Next::done(vec![polls.to_string(), cx.attempt().to_string()]),
             Act::Loop => Next::to(Act::Loop),
-            Act::Bad(0) => Next::wait(Act::Loop, signal("x")).timeout(Duration::ZERO),
-            Act::Bad(1) => Next::wait(Act::Loop, signal("x")).timeout(days(365 * 200)),
-            Act::Bad(2) => Next::wait(Act::Loop, any([])),
+            Act::Bad(0) => Next::wait(Act::Loop, "x").timeout(Duration::ZERO),
+            Act::Bad(1) => Next::wait(Act::Loop, "x").timeout(days(365 * 200)),
+            Act::Bad(2) => Next::wait(Act::Loop, WaitFor::any([""; 0])),
             Act::Bad(3) => Next::to(Act::Loop).timeout(seconds(1)),
             Act::Bad(4) => Next::children(Act::Sum, [Child::new(Addend { value: None }).queue("")]),
             Act::Bad(5) => Next::retry_after(Act::Bad(5), days(365 * 200)),
@@ -212,7 +212,13 @@ impl Machine for Act {
             }
             Act::Nap { millis } => Next::sleep(Act::Rescued, Duration::from_millis(millis)),
             Act::Bad(7) => Next::done(vec!["x".repeat(2 << 20)]),
-            Act::Bad(9) => Next::wait(Act::Loop, all([any([signal("a"), signal("b")]), signal("c")])),
+            Act::Bad(9) => Next::wait(
+                Act::Loop,
+                WaitFor::all([
+                    WaitFor::any([WaitFor::signal("a"), WaitFor::signal("b")]),
+                    WaitFor::signal("c"),
+                ]),
+            ),
             Act::Bad(10) => Next::retry_after(Act::Loop, seconds(1)),
             Act::Bad(12) => Next::done(vec!["a century is long".into()]),
             Act::Bad(_) => Next::to(Act::Count { left: 0, log: "x".repeat(2 << 20) }),
@@ -254,7 +260,7 @@ impl Machine for Act {
 }
 
 async fn start(url: &str) -> Engine {
-    let engine = Engine::open(url).await.expect("opened").machine::<Act>().task::<Addend>();
+    let engine = Engine::builder(url).machine::<Act>().task::<Addend>();
     engine.queue("default", Pool::slots(8)).start().await.expect("started")
 }
 
@@ -265,7 +271,7 @@ fn wait(names: &[&str], all: bool, millis: Option<u64>, log: &str) -> Act {
 
 async fn failure(handle: &Handle<Vec<String>>) -> (Reason, Failure) {
     match handle.result().await {
-        Err(JobError::Failed { reason, failure }) => (reason, failure),
+        Err(JobError::Failed { reason, failure, .. }) => (reason, failure),
         other => panic!("it should have failed: {other:?}"),
     }
 }
@@ -391,9 +397,9 @@ enum Items {
 impl Machine for Items {
     const KIND: &'static str = "items";
     type Output = Vec<u64>;
-    type Error = AnyError;
+    type Error = Failure;
 
-    async fn step(self, cx: &MachineCx) -> Result<Next<Items>, AnyError> {
+    async fn step(self, cx: &MachineCx) -> Result<Next<Items>, Failure> {
         let mut items = match self {
             Items::Start => Vec::new(),
             Items::Item(mut items) => {
@@ -405,12 +411,12 @@ impl Machine for Items {
             items.push(0);
             return Ok(Next::done(items));
         }
-        Ok(Next::wait(Items::Item(items), signal("item")))
+        Ok(Next::wait(Items::Item(items), "item"))
     }
 }
 
 async fn a_wait_for_one_signal_leaves_the_others_in_the_inbox(url: &str) {
-    let engine = Engine::open(url).await.expect("opened").machine::<Items>().start().await.expect("started");
+    let engine = Engine::builder(url).machine::<Items>().start().await.expect("started");
     let job = engine.submit(Items::Start).signal("item", 1).signal("item", 2).await.expect("submitted");
     reaches(&engine, job.id(), State::Waiting).await;
     job.signal("item", 3).await.expect("sent");
@@ -583,7 +589,7 @@ async fn a_parent_of_no_children_continues_at_once(url: &str) {
 }
 
 async fn a_machine_of_many_steps_yields_its_slot_to_others(url: &str) {
-    let engine = Engine::open(url).await.expect("opened").machine::<Act>();
+    let engine = Engine::builder(url).machine::<Act>();
     let engine = engine.queue("default", Pool::slots(1)).start().await.expect("started");
     let long = Act::Slow { left: 2_000, millis: 1, log: format!("long {url}") };
     let long = engine.submit(long).await.expect("submitted");
@@ -640,13 +646,13 @@ async fn an_enum_that_cannot_be_a_machine_is_refused_at_start() {
     impl Machine for Tagged {
         const KIND: &'static str = "tagged";
         type Output = ();
-        type Error = AnyError;
+        type Error = Failure;
 
-        async fn step(self, _cx: &MachineCx) -> Result<Next<Tagged>, AnyError> {
+        async fn step(self, _cx: &MachineCx) -> Result<Next<Tagged>, Failure> {
             Ok(Next::done(()))
         }
     }
-    let engine = Engine::open("memory:").await.expect("opened").machine::<Tagged>();
+    let engine = Engine::builder("memory:").machine::<Tagged>();
     let error = engine.config(Config::default()).start().await.err().expect("refused").to_string();
     assert!(error.contains("\"tagged\"") && error.contains("#[serde(tag)]"), "{error}");
 }

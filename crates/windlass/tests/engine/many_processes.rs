@@ -219,7 +219,7 @@ async fn jobs_of_one_serial_key_run_one_at_a_time_in_all_processes(url: &str) {
 #[ignore = "run as a child by jobs_of_one_serial_key_run_one_at_a_time_in_all_processes"]
 async fn child_runs_serial_jobs() {
     let Some((url, folder, process)) = child_args() else { return };
-    let engine = Engine::open(&url).await.expect("a store").task::<Turn>();
+    let engine = Engine::builder(&url).task::<Turn>();
     let engine = engine.queue("default", Pool::slots(4)).start().await.expect("started");
     start_together(&folder, process).await;
     for number in 0..TURNS {

@@ -62,7 +62,7 @@ async fn a_server_killed_under_load_loses_and_repeats_no_job() {
     let place = postgres_on(&cluster.lock().expect("not poisoned"));
     let config =
         Config { lease: Duration::from_secs(5), renew_every: Duration::from_secs(1), ..Config::default() };
-    let engine = Engine::open(&place.url).await.expect("opened").task::<Count>().config(config);
+    let engine = Engine::builder(&place.url).task::<Count>().config(config);
     let engine = engine.start().await.expect("started");
     let submitted = Arc::new(AtomicU64::new(0));
     let over = Arc::new(AtomicBool::new(false));
@@ -114,7 +114,7 @@ async fn a_server_killed_under_load_loses_and_repeats_no_job() {
 /// An engine on a store that gives up waiting for an answer after `patience`.
 async fn impatient(url: &str, patience: Duration) -> Engine {
     let options = Options::parse(url).expect("an address").patience(patience);
-    Engine::on(url, Arc::new(Postgres::open(options).await.expect("opened")))
+    Engine::builder(url).store(Arc::new(Postgres::open(options).await.expect("opened")))
 }
 
 /// A minute without a server, scaled down: the outage is longer than the lease and the store's patience together, as a minute is
@@ -192,7 +192,7 @@ impl Workflow for Walk {
     async fn run(self, flow: Flow) -> Result<u64, Failure> {
         let mut sum = self.n;
         for step in 0..STEPS {
-            sum += flow.step("step", || async { Ok::<_, Failure>(1) }).key(step).await?;
+            sum += flow.step("step", async || Ok(1)).key(step).await?;
             if step == STEPS / 2 {
                 flow.sleep(Duration::from_millis(50)).await;
             }
@@ -266,7 +266,7 @@ async fn all_kinds() -> (Arc<Mutex<Cluster>>, Engine) {
     let place = postgres_on(&cluster.lock().expect("not poisoned"));
     let config =
         Config { lease: Duration::from_secs(5), renew_every: Duration::from_secs(1), ..Config::default() };
-    let engine = Engine::open(&place.url).await.expect("opened").config(config);
+    let engine = Engine::builder(&place.url).config(config);
     let engine = engine.machine::<Climb>().workflow::<Walk>().workflow::<Fan>().task::<Number>();
     (cluster, engine.queue("default", Pool::slots(16)).start().await.expect("started"))
 }
@@ -333,7 +333,7 @@ async fn a_worker_reconnects_from_a_standby_to_the_primary() {
         renew_every: Duration::from_millis(200),
         ..Config::default()
     };
-    let engine = Engine::open(&url).await.expect("opened").task::<Number>().config(config);
+    let engine = Engine::builder(&url).task::<Number>().config(config);
     let engine = engine.start().await.expect("started");
     assert_eq!(engine.submit(Number { n: 1 }).await.expect("submitted").result().await.expect("done"), 1);
     proxy.retarget(standby.port());

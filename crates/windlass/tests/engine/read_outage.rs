@@ -65,7 +65,7 @@ impl Workflow for Waits {
     }
 
     async fn run(self, flow: Flow) -> Result<u32, Failure> {
-        let one: u32 = flow.step("one", async || Ok::<_, Failure>(1)).await?;
+        let one: u32 = flow.step("one", async || Ok(1)).await?;
         flow.signal::<()>("go").await?;
         Ok(one)
     }

@@ -91,7 +91,7 @@ async fn submit(engine: &Engine, test: &str) {
 }
 
 /// Starts an engine with one slot.
-async fn start(engine: Engine) -> Engine {
+async fn start(engine: windlass::Builder) -> windlass::Builder {
     let config =
         Config { lease: Duration::from_secs(60), drain: Duration::from_secs(30), ..Config::default() };
     let engine = engine.task::<Pass>().queue("default", Pool::slots(1)).config(config);
@@ -169,7 +169,7 @@ impl Task for PanicsOnDrop {
 }
 
 async fn a_destructor_that_panics_does_not_keep_its_job(url: &str) {
-    let engine = Engine::open(url).await.expect("opened").task::<PanicsOnDrop>();
+    let engine = Engine::builder(url).task::<PanicsOnDrop>();
     // Settled claims are forgotten with the next renewal.
     let config = Config { renew_every: Duration::from_millis(100), ..Config::default() };
     let engine = engine.queue("default", Pool::slots(1)).config(config).start().await.expect("started");
@@ -192,7 +192,7 @@ async fn jobs_are_released_once_another_process_has_unlocked_the_file() {
     let path = place.url.strip_prefix("sqlite://").expect("a file").to_owned();
     let options = windlass::store::sqlite::Options::new(&path).patience(Duration::from_millis(50));
     let store = windlass::store::sqlite::Sqlite::open(options).expect("opened");
-    let engine = start(Engine::on(&place.url, Arc::new(store))).await;
+    let engine = start(Engine::builder(&place.url).store(Arc::new(store))).await;
     submit(&engine, "file").await;
     claimed_ahead(&engine).await;
     let other = rusqlite::Connection::open(&path).expect("opened");
@@ -228,7 +228,7 @@ async fn jobs_are_released_once_their_rows_are_unlocked_on_postgres() {
         SLOW - 1
     );
     assert_eq!(others.query(&lock, &[]).await.expect("locked").len(), SLOW as usize - 1);
-    let engine = start(Engine::on(&place.url, opened.store().clone())).await;
+    let engine = start(Engine::builder(&place.url).store(opened.store().clone())).await;
     until("a release has failed", async || {
         metric(&engine, "store_errors_total{verb=\"release\"}").await >= 1.0
     })

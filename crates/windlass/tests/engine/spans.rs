@@ -115,9 +115,9 @@ struct Submitter {
 impl Task for Submitter {
     const KIND: &'static str = "submitter";
     type Output = Vec<JobId>;
-    type Error = AnyError;
+    type Error = Failure;
 
-    async fn run(self, cx: &TaskCx) -> Result<Vec<JobId>, AnyError> {
+    async fn run(self, cx: &TaskCx) -> Result<Vec<JobId>, Failure> {
         let engine = ENGINES.lock().expect("not poisoned").as_ref().expect("set")[&self.url].clone();
         let single = engine.submit(Traced).await?.id();
         let many = engine.submit_all([Traced, Traced]).await?;
@@ -140,7 +140,7 @@ impl Task for Submitter {
 async fn a_trace_reaches_the_attempt_in_another_engine(url: &str) {
     record();
     let here = Engine::open(url).await.expect("opened");
-    let there = Engine::open(url).await.expect("opened").task::<Traced>().queue("traced", Pool::slots(2));
+    let there = Engine::builder(url).task::<Traced>().queue("traced", Pool::slots(2));
     let there = there.start().await.expect("started");
     let job = here.submit(Traced).trace(TRACE).await.expect("submitted");
     assert_eq!(job.result().await.expect("done").as_deref(), Some(TRACE));
@@ -173,9 +173,8 @@ async fn a_trace_reaches_the_attempt_in_another_engine(url: &str) {
 async fn jobs_that_a_task_submits_have_its_trace(url: &str) {
     record();
     // Two engines, as in different processes.
-    let submitting =
-        Engine::open(url).await.expect("opened").task::<Submitter>().start().await.expect("started");
-    let tracing = Engine::open(url).await.expect("opened").task::<Traced>().queue("traced", Pool::slots(4));
+    let submitting = Engine::builder(url).task::<Submitter>().start().await.expect("started");
+    let tracing = Engine::builder(url).task::<Traced>().queue("traced", Pool::slots(4));
     let tracing = tracing.start().await.expect("started");
     ENGINES.lock().expect("not poisoned").get_or_insert_default().insert(url.to_owned(), submitting.clone());
     let trace_of = async |id: JobId| tracing.result::<Option<String>>(id).await.expect("done");
@@ -229,7 +228,7 @@ impl Task for End {
 async fn a_span_records_the_outcome_of_its_attempt(url: &str) {
     record();
     let config = windlass::Config { drain: Duration::from_millis(10), ..Default::default() };
-    let engine = Engine::open(url).await.expect("opened").task::<End>().config(config);
+    let engine = Engine::builder(url).task::<End>().config(config);
     let engine = engine.start().await.expect("started");
     for (end, outcome, error) in
         [(End::Done, "done", 0), (End::Fail, "failed", 500), (End::Cancel, "cancelled", 16)]

@@ -80,7 +80,7 @@ impl Task for Do {
 }
 
 async fn engine(url: &str) -> Engine {
-    Engine::open(url).await.expect("opened").task::<Do>()
+    Engine::builder(url).task::<Do>()
 }
 
 /// A page of metrics, parsed as Prometheus does. Panics if it is not well-formed.
@@ -244,7 +244,7 @@ async fn the_metrics_show_the_jobs_of_each_queue(url: &str) {
     }
     assert_eq!(engine.store().statements(), before, "a sample is kept for a while");
 
-    let other = Engine::open(url).await.expect("opened").task::<Do>().queue("idle", Pool::slots(3));
+    let other = Engine::builder(url).task::<Do>().queue("idle", Pool::slots(3));
     let other = other.start().await.expect("started");
     let served = page(&other).await;
     assert_eq!(

@@ -19,15 +19,15 @@ struct Confirm {
 impl Task for Confirm {
     const KIND: &'static str = "confirm";
     type Output = i64;
-    type Error = AnyError;
+    type Error = Failure;
 
-    async fn run(self, _cx: &TaskCx) -> Result<i64, AnyError> {
+    async fn run(self, _cx: &TaskCx) -> Result<i64, Failure> {
         Ok(self.order)
     }
 }
 
 async fn start(url: &str) -> Engine {
-    Engine::open(url).await.expect("open").task::<Confirm>().start().await.expect("started")
+    Engine::builder(url).task::<Confirm>().start().await.expect("started")
 }
 
 /// A SQLite store with an engine, and another connection to its file.

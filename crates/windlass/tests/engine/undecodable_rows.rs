@@ -24,9 +24,9 @@ struct Echo {
 impl Task for Echo {
     const KIND: &'static str = "undecodable_echo";
     type Output = u32;
-    type Error = AnyError;
+    type Error = Failure;
 
-    async fn run(self, _cx: &TaskCx) -> Result<u32, AnyError> {
+    async fn run(self, _cx: &TaskCx) -> Result<u32, Failure> {
         *RUNS.lock().expect("runs").entry((self.url, self.n)).or_default() += 1;
         Ok(self.n)
     }
@@ -51,7 +51,7 @@ async fn write_settings(url: &str, id: JobId, text: &str) {
 }
 
 async fn a_job_whose_row_cannot_be_decoded_fails_alone(url: &str) {
-    let submitter = Engine::open(url).await.expect("opened").task::<Echo>();
+    let submitter = Engine::builder(url).task::<Echo>();
     let broken = submitter.submit(Echo { n: 7, url: url.into() }).await.expect("submitted");
     let sound = submitter.submit(Echo { n: 8, url: url.into() }).await.expect("submitted");
     write_settings(url, broken.id(), r#"{"retry":"#).await;
@@ -61,10 +61,10 @@ async fn a_job_whose_row_cannot_be_decoded_fails_alone(url: &str) {
         why.because.starts_with("It fails when it is claimed next, because the column settings of its row")
     );
 
-    let engine = Engine::open(url).await.expect("opened").task::<Echo>().start().await.expect("started");
+    let engine = Engine::builder(url).task::<Echo>().start().await.expect("started");
     assert_eq!(sound.result().await.expect("done"), 8);
     let error = broken.result().await.expect_err("failed");
-    let JobError::Failed { reason, failure } = &error else { panic!("{error:?}") };
+    let JobError::Failed { reason, failure, .. } = &error else { panic!("{error:?}") };
     assert_eq!(*reason, Reason::Undecodable);
     assert!(failure.message.starts_with("the column settings of its row cannot be decoded: "), "{failure}");
     let runs = || RUNS.lock().expect("runs").get(&(url.to_owned(), 7)).copied();

@@ -28,11 +28,11 @@ enum Number {
 impl Machine for Number {
     const KIND: &'static str = "number";
     type Output = u32;
-    type Error = AnyError;
+    type Error = Failure;
 
-    async fn step(self, cx: &MachineCx) -> Result<Next<Number>, AnyError> {
+    async fn step(self, cx: &MachineCx) -> Result<Next<Number>, Failure> {
         Ok(match self {
-            Number::Start => Next::wait(Number::Got, signal("n")),
+            Number::Start => Next::wait(Number::Got, "n"),
             Number::Got => Next::done(cx.signal("n")?.unwrap_or_default()),
         })
     }
@@ -48,12 +48,13 @@ enum Numbers {
 impl Machine for Numbers {
     const KIND: &'static str = "numbers";
     type Output = (Vec<u32>, bool);
-    type Error = AnyError;
+    type Error = Failure;
 
-    async fn step(self, cx: &MachineCx) -> Result<Next<Numbers>, AnyError> {
+    async fn step(self, cx: &MachineCx) -> Result<Next<Numbers>, Failure> {
         Ok(match self {
             Numbers::Start { seconds } => {
-                let wait = Next::wait(Numbers::Got, all([signals("n"), signal("stop")]));
+                let wait =
+                    Next::wait(Numbers::Got, WaitFor::all([WaitFor::signals("n"), WaitFor::signal("stop")]));
                 match seconds {
                     Some(seconds) => wait.timeout(Duration::from_secs(seconds)),
                     None => wait,
@@ -94,7 +95,7 @@ impl Workflow for Flowing {
                     First2::B(_) => Ok(0),
                 }
             }
-            _ => flow.continue_if("n", async |n: Option<u32>| Ok::<_, Failure>(n)).await,
+            _ => flow.continue_if("n", async |n: Option<u32>| Ok(n)).await,
         }
     }
 }

@@ -22,11 +22,11 @@ enum Old {
 impl Machine for Old {
     const KIND: &'static str = "versioned";
     type Output = String;
-    type Error = AnyError;
+    type Error = Failure;
 
-    async fn step(self, _cx: &MachineCx) -> Result<Next<Old>, AnyError> {
+    async fn step(self, _cx: &MachineCx) -> Result<Next<Old>, Failure> {
         Ok(match self {
-            Old::Begin { value } => Next::wait(Old::Middle { value }, signal("go")),
+            Old::Begin { value } => Next::wait(Old::Middle { value }, "go"),
             Old::Middle { value } => Next::done(format!("old {value}")),
         })
     }
@@ -43,11 +43,11 @@ impl Machine for New {
     const KIND: &'static str = "versioned";
     const VERSION: i32 = 2;
     type Output = String;
-    type Error = AnyError;
+    type Error = Failure;
 
-    async fn step(self, _cx: &MachineCx) -> Result<Next<New>, AnyError> {
+    async fn step(self, _cx: &MachineCx) -> Result<Next<New>, Failure> {
         Ok(match self {
-            New::Start { value, unit } => Next::wait(New::Centre { value, unit }, signal("go")),
+            New::Start { value, unit } => Next::wait(New::Centre { value, unit }, "go"),
             New::Centre { value, unit } => Next::done(format!("new {value} {unit}")),
         })
     }
@@ -63,9 +63,9 @@ enum Renamed {
 impl Machine for Renamed {
     const KIND: &'static str = "versioned";
     type Output = String;
-    type Error = AnyError;
+    type Error = Failure;
 
-    async fn step(self, _cx: &MachineCx) -> Result<Next<Renamed>, AnyError> {
+    async fn step(self, _cx: &MachineCx) -> Result<Next<Renamed>, Failure> {
         Ok(match self {
             Renamed::Begin { value } => Next::to(Renamed::Middling { value }),
             Renamed::Middling { value } => Next::done(format!("renamed {value}")),
@@ -83,16 +83,17 @@ fn newer(old: Old) -> Result<New, String> {
 }
 
 async fn a_stage_that_does_not_decode_fails_only_its_job_and_can_be_migrated(url: &str) {
-    let old = Engine::open(url).await.expect("opened").machine::<Old>().start().await.expect("started");
+    let old = Engine::builder(url).machine::<Old>().start().await.expect("started");
     let stuck = old.submit(Old::Begin { value: 1 }).await.expect("submitted");
     let parked = old.submit(Old::Begin { value: 2 }).await.expect("submitted");
     reaches(&old, stuck.id(), State::Waiting).await;
     reaches(&old, parked.id(), State::Waiting).await;
     old.stop().await;
-    let careless =
-        Engine::open(url).await.expect("opened").machine::<Renamed>().start().await.expect("started");
+    let careless = Engine::builder(url).machine::<Renamed>().start().await.expect("started");
     careless.signal(stuck.id(), "go", ()).await.expect("sent");
-    let Err(JobError::Failed { reason, failure }) = stuck.result().await else { panic!("it cannot decode") };
+    let Err(JobError::Failed { reason, failure, .. }) = stuck.result().await else {
+        panic!("it cannot decode")
+    };
     assert_eq!(reason, Reason::Undecodable);
     assert!(failure.message.contains("\"Middle\" does not decode as version 1"), "{failure}");
     assert!(failure.message.contains("whose states are Begin, Middling"), "{failure}");
@@ -100,7 +101,7 @@ async fn a_stage_that_does_not_decode_fails_only_its_job_and_can_be_migrated(url
 
     let unlucky = old.submit(Old::Begin { value: 13 }).await.expect("submitted");
     let waiting = old.submit(Old::Begin { value: 3 }).await.expect("submitted");
-    let engine = Engine::open(url).await.expect("opened").machine::<New>().start().await.expect("started");
+    let engine = Engine::builder(url).machine::<New>().start().await.expect("started");
     let why = engine.why(waiting.id()).await.expect("why").expect("the job exists");
     assert_eq!(why.cause, "version_unserved", "{why:?}");
     assert!(why.hint.contains("migrate their state"), "{why:?}");
@@ -125,7 +126,7 @@ async fn a_stage_that_does_not_decode_fails_only_its_job_and_can_be_migrated(url
 }
 
 async fn two_versions_run_side_by_side(url: &str) {
-    let engine = Engine::open(url).await.expect("opened").machine::<Old>().machine::<New>();
+    let engine = Engine::builder(url).machine::<Old>().machine::<New>();
     let engine = engine.start().await.expect("started");
     let old = engine.submit(Old::Begin { value: 1 }).await.expect("submitted");
     let new = engine.submit(New::Start { value: 2, unit: "m".into() }).await.expect("submitted");

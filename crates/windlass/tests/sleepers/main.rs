@@ -32,7 +32,7 @@ impl Workflow for Nap {
     async fn run(self, flow: Flow) -> Result<(), Failure> {
         flow.sleep(seconds(3)).await;
         // So that the end of the sleep is in the journal.
-        flow.step("awake", || async { Ok::<_, Failure>(()) }).await
+        flow.step("awake", async || Ok(())).await
     }
 }
 
@@ -46,7 +46,7 @@ impl Workflow for Awake {
     type Error = Failure;
 
     async fn run(self, flow: Flow) -> Result<(), Failure> {
-        flow.step("awake", || async { Ok::<_, Failure>(()) }).await
+        flow.step("awake", async || Ok(())).await
     }
 }
 
@@ -55,7 +55,7 @@ impl Workflow for Awake {
 #[ignore = "run as a child by a_thousand_sleepers_wake_in_time_after_a_kill"]
 async fn the_worker_that_is_killed() {
     let url = std::env::var(URL).expect("the URL");
-    let engine = Engine::open(&url).await.expect("opened").workflow::<Nap>();
+    let engine = Engine::builder(&url).workflow::<Nap>();
     let _engine = engine.queue("default", Pool::slots(100)).start().await.expect("started");
     std::future::pending::<()>().await;
 }

@@ -14,6 +14,6 @@ pub(crate) use results::{
     MergeRecord, MergeVerdict, Pages, ReadPosition, missing_children, unsuccessful_children,
 };
 pub(crate) use room::wait_for_room;
-pub use source::{Rows, Source, StreamSource, stream};
+pub use source::{Rows, Source, StreamSource};
 pub use spawn::{AsChild, AsResult, IntoChild};
 pub(crate) use spawn::{Chunk, ChunkStream, Plan, items_of};

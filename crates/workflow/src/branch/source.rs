@@ -11,7 +11,7 @@ use serde::de::DeserializeOwned;
 use windlass_model::{Failure, failure::class};
 use windlass_store::{Error, SourceRow, Store};
 
-/// The items that the children of a branch are made of: anything that can be iterated, [`stream`]s, and [`Rows`] of your own
+/// The items that the children of a branch are made of: anything that can be iterated, streams ([`StreamSource`]), and [`Rows`] of your own
 /// tables.
 pub trait Source: Send + 'static {
     /// What it yields.
@@ -117,15 +117,17 @@ pub struct StreamSource<F> {
     make: F,
 }
 
-/// Spawns children from an async stream. If the workflow is replayed before the branch is sealed, the stream is made again and
-/// must yield the same items in the same order.
-pub fn stream<F, S>(make: F) -> StreamSource<F>
-where
-    F: FnOnce() -> S + Send + 'static,
-    S: Stream + Send + 'static,
-    S::Item: Send,
-{
-    StreamSource { make }
+impl<F> StreamSource<F> {
+    /// Spawns children from an async stream. If the workflow is replayed before the branch is sealed, the stream is made again and
+    /// must yield the same items in the same order.
+    pub fn new<S>(make: F) -> StreamSource<F>
+    where
+        F: FnOnce() -> S + Send + 'static,
+        S: Stream + Send + 'static,
+        S::Item: Send,
+    {
+        StreamSource { make }
+    }
 }
 
 /// A stream that is being read.

@@ -279,13 +279,12 @@ impl ChunkStream {
             Some(chunk) => chunk,
             None => Err(match (&mut self.task).await {
                 Err(error) if error.is_panic() => {
-                    let text = crate::workflow::panic_text(&*error.into_panic());
-                    let text = format!("a source of the branch panicked: {text}");
-                    PartError::Failed(Failure::stop(text).class(class::PANIC))
+                    let mut failure = Failure::of_panic(&*error.into_panic());
+                    failure.message.insert_str(0, "a source of the branch panicked: ");
+                    PartError::Failed(failure.without_retry())
                 }
                 _ => PartError::Unread(
-                    Failure::retry("reading the sources of the branch was aborted")
-                        .class(store_retry::STORE_CLASS),
+                    Failure::retry("reading the sources of the branch was aborted").class(class::STORE),
                 ),
             }),
         }

@@ -8,7 +8,7 @@ use windlass_model::{Failure, JobId, Time, UnreadableSignal, WaitCondition, fail
 use windlass_runtime::Attempt;
 
 use super::Services;
-use crate::{JobError, output::decode_output, signal, store_retry};
+use crate::{JobError, Signal, output::decode_output, signal, store_retry};
 
 /// What a running step can find out about its job and its attempt.
 pub struct MachineCx {
@@ -79,18 +79,12 @@ pub enum ChildrenError {
     Store(#[from] windlass_store::Error),
 }
 
-impl From<&ChildrenError> for Failure {
-    fn from(error: &ChildrenError) -> Failure {
-        match error {
-            ChildrenError::NotWaited => Failure::stop(error).class(class::REFUSED),
-            ChildrenError::Store(error) => Failure::retry(error).class(store_retry::STORE_CLASS),
-        }
-    }
-}
-
 impl From<ChildrenError> for Failure {
     fn from(error: ChildrenError) -> Failure {
-        (&error).into()
+        match error {
+            ChildrenError::NotWaited => Failure::stop(error).class(class::REFUSED),
+            ChildrenError::Store(error) => error.into(),
+        }
     }
 }
 
@@ -127,6 +121,18 @@ impl MachineCx {
         self.attempt.job.epoch.0
     }
 
+    /// The program's data of this type, which the engine's builder was given. If it was given none, the attempt ends here and the
+    /// job fails.
+    #[track_caller]
+    pub fn data<T: Send + Sync + 'static>(&self) -> &T {
+        self.services.data.expect()
+    }
+
+    /// The program's data of this type, if the engine's builder was given any.
+    pub fn try_data<T: Send + Sync + 'static>(&self) -> Option<&T> {
+        self.services.data.get()
+    }
+
     /// The trace that this attempt is part of, as a W3C `traceparent` to be sent along with calls to other services.
     pub fn traceparent(&self) -> Option<String> {
         self.attempt.traceparent()
@@ -153,6 +159,11 @@ impl MachineCx {
     /// step runs again when another signal arrives or its wait times out, as if this one had not arrived.
     pub fn signal<T: DeserializeOwned>(&self, name: &str) -> Result<Option<T>, SignalError> {
         Ok(self.signals(name)?.into_iter().next())
+    }
+
+    /// Returns the oldest signal of a type that the step waited for, by its name ([`Signal::NAME`]); `None` if none has arrived.
+    pub fn receive<S: Signal>(&self) -> Result<Option<S>, SignalError> {
+        self.signal(S::NAME)
     }
 
     /// Returns the visible signals of a name that the step waited for, oldest first.
@@ -221,14 +232,10 @@ impl MachineCx {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::AnyError;
 
     #[test]
-    fn errors_that_no_retry_can_fix_stop_the_job_whatever_the_error_type() {
-        let signal: AnyError = SignalError::NotWaited("go".into()).into();
-        let children: AnyError = ChildrenError::NotWaited.into();
-        for error in [signal, children] {
-            let failure: Failure = error.into();
+    fn errors_that_no_retry_can_fix_stop_the_job() {
+        for failure in [SignalError::NotWaited("go".into()).into(), Failure::from(ChildrenError::NotWaited)] {
             assert_eq!(
                 (&*failure.class, failure.then),
                 (class::REFUSED, windlass_model::failure::OnFailure::Stop)

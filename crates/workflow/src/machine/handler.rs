@@ -15,7 +15,7 @@ use windlass_runtime::{Attempt, Handler, Policy, Running, Started, StepResult};
 use windlass_store::Store;
 
 use super::{Machine, MachineCx, Next, branch, stage};
-use crate::{codec::Codecs, store_retry::run_attempt, workflow::Reader};
+use crate::{Data, codec::Codecs, store_retry::run_attempt, workflow::Reader};
 
 /// What the code of machines and workflows needs of its engine.
 pub struct Services {
@@ -29,25 +29,26 @@ pub struct Services {
     pub ids: IdSource,
     /// Reads journals, several in one query.
     pub reader: Arc<Reader>,
+    /// The program's own data.
+    pub data: Data,
 }
 
 /// Runs a machine's jobs.
 pub struct MachineHandler<M> {
-    /// Set when the engine starts.
-    services: Arc<OnceLock<Arc<Services>>>,
+    services: Arc<Services>,
     /// Whether a machine of this kind has opened a branch in this process.
     branches: Arc<AtomicBool>,
     machine: PhantomData<fn() -> M>,
 }
 
 impl<M: Machine> MachineHandler<M> {
-    /// Makes a handler. The engine sets its services when it starts.
-    pub fn new(services: Arc<OnceLock<Arc<Services>>>) -> MachineHandler<M> {
-        MachineHandler { services, branches: Arc::default(), machine: PhantomData }
+    /// Makes a handler.
+    pub fn new(services: &Arc<Services>) -> MachineHandler<M> {
+        MachineHandler { services: Arc::clone(services), branches: Arc::default(), machine: PhantomData }
     }
 
     fn cx(&self, attempt: Arc<Attempt>) -> MachineCx {
-        let services = Arc::clone(self.services.get().expect("set before the first job is claimed"));
+        let services = Arc::clone(&self.services);
         let (branches, interrupted) = (Arc::clone(&self.branches), Notify::new());
         let (unreadable, diverged) = (Mutex::default(), OnceLock::new());
         MachineCx { branches, interrupted, unreadable, diverged, attempt, services }

@@ -19,9 +19,9 @@ use windlass_runtime::Policy;
 pub use branch::MachineBranch;
 pub use cx::{ChildResult, ChildrenError, MachineCx, SignalError};
 pub use handler::{MachineHandler, Services};
-pub use next::{Next, WaitFor, all, any, signal, signals};
+pub use next::{Next, WaitFor};
 
-use crate::Kind;
+use crate::{Kind, Needs};
 
 /// A durable state machine: an enum whose variants are its stages.
 ///
@@ -67,6 +67,12 @@ pub trait Machine: Serialize + DeserializeOwned + Send + Sync + 'static {
     fn timeout(&self) -> Option<Duration> {
         Policy::default().timeout
     }
+
+    /// The data that it cannot run without: the engine does not start if its builder was given none of these types. By default
+    /// nothing is required.
+    fn needs() -> Needs {
+        Needs::new()
+    }
 }
 
 /// Marks [`Kind`]s that are [`Machine`]s.
@@ -77,6 +83,7 @@ impl<M: Machine> Kind<AsMachine> for M {
     const VERSION: i32 = M::VERSION;
     const QUEUE: &'static str = M::QUEUE;
     type Output = M::Output;
+    type Error = M::Error;
 
     fn stage(input: &[u8]) -> Option<String> {
         stage::split(input).map(|(name, _)| name)

@@ -36,10 +36,10 @@ impl<M: Machine> Next<M> {
         Next::new(NextKind::Next(state))
     }
 
-    /// Continues in this stage when signals have arrived: see [`signal`], [`signals`], [`any`] and [`all`]. Signals that
-    /// arrived earlier count.
-    pub fn wait(state: M, signals: WaitFor) -> Next<M> {
-        Next::new(NextKind::Wait(state, signals))
+    /// Continues in this stage when signals have arrived: one of a name, or what [`WaitFor`] says. Signals that arrived earlier
+    /// count.
+    pub fn wait(state: M, signals: impl Into<WaitFor>) -> Next<M> {
+        Next::new(NextKind::Wait(state, signals.into()))
     }
 
     /// Submits jobs and continues in this stage when all of them have ended, successfully or not; [`crate::MachineCx::children`]
@@ -106,7 +106,7 @@ impl<M: Machine> Next<M> {
         Ok(match to {
             NextKind::Next(state) => StepResult::Next(stage(&state)?),
             NextKind::Wait(_, WaitFor { nested: true, .. }) => {
-                let text = "`any` and `all` take single signals, and cannot be nested; wait for one after the \
+                let text = "`WaitFor::any` and `WaitFor::all` take single signals, and cannot be nested; wait for one after the \
                             other, or distinguish them by their payload";
                 return Err(refused(text));
             }
@@ -152,7 +152,7 @@ fn refused(why: impl fmt::Display) -> Failure {
     Failure::stop(why).class(class::REFUSED)
 }
 
-/// The signals that a machine waits for.
+/// The signals that a machine waits for. The name of a signal is a wait for one of that name.
 #[derive(Clone, PartialEq, Debug)]
 pub struct WaitFor {
     names: Vec<SignalName>,
@@ -161,33 +161,48 @@ pub struct WaitFor {
     nested: bool,
 }
 
-/// One signal of this name. The next step sees the oldest one; others stay for later waits.
-pub fn signal(name: impl Into<String>) -> WaitFor {
-    WaitFor { names: vec![SignalName { name: name.into(), every: false }], needs: 1, nested: false }
+impl WaitFor {
+    /// One signal of this name. The next step sees the oldest one; others stay for later waits.
+    pub fn signal(name: impl Into<String>) -> WaitFor {
+        WaitFor { names: vec![SignalName { name: name.into(), every: false }], needs: 1, nested: false }
+    }
+
+    /// At least one signal of this name. The next step sees all that have arrived by then.
+    pub fn signals(name: impl Into<String>) -> WaitFor {
+        WaitFor { names: vec![SignalName { name: name.into(), every: true }], needs: 1, nested: false }
+    }
+
+    /// The first of these that arrives. The next step sees that one; the others stay for later waits.
+    pub fn any<W: Into<WaitFor>>(signals: impl IntoIterator<Item = W>) -> WaitFor {
+        let (names, nested) = flatten(signals);
+        WaitFor { names, needs: 1, nested }
+    }
+
+    /// All of these. After a timeout the next step sees those that have arrived.
+    pub fn all<W: Into<WaitFor>>(signals: impl IntoIterator<Item = W>) -> WaitFor {
+        let (names, nested) = flatten(signals);
+        WaitFor { needs: names.len() as u32, names, nested }
+    }
 }
 
-/// At least one signal of this name. The next step sees all that have arrived by then.
-pub fn signals(name: impl Into<String>) -> WaitFor {
-    WaitFor { names: vec![SignalName { name: name.into(), every: true }], needs: 1, nested: false }
+impl From<&str> for WaitFor {
+    fn from(name: &str) -> WaitFor {
+        WaitFor::signal(name)
+    }
 }
 
-/// The first of these that arrives. The next step sees that one; the others stay for later waits.
-pub fn any(signals: impl IntoIterator<Item = WaitFor>) -> WaitFor {
-    let (names, nested) = flatten(signals);
-    WaitFor { names, needs: 1, nested }
-}
-
-/// All of these. After a timeout the next step sees those that have arrived.
-pub fn all(signals: impl IntoIterator<Item = WaitFor>) -> WaitFor {
-    let (names, nested) = flatten(signals);
-    WaitFor { needs: names.len() as u32, names, nested }
+impl From<String> for WaitFor {
+    fn from(name: String) -> WaitFor {
+        WaitFor::signal(name)
+    }
 }
 
 /// Collects all names, and whether any wait is not for a single signal.
-fn flatten(signals: impl IntoIterator<Item = WaitFor>) -> (Vec<SignalName>, bool) {
+fn flatten<W: Into<WaitFor>>(signals: impl IntoIterator<Item = W>) -> (Vec<SignalName>, bool) {
     let mut nested = false;
     let mut names = Vec::new();
     for wait in signals {
+        let wait: WaitFor = wait.into();
         nested |= wait.nested || wait.names.len() != 1;
         names.extend(wait.names);
     }

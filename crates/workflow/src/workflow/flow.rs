@@ -23,7 +23,7 @@ use super::{
     transaction::Transaction,
     wait::{ChildWait, ContinueIf, SignalWait, Sleep, WaitUntil},
 };
-use crate::{Kind, Workflow};
+use crate::{Kind, Signal, Workflow};
 
 /// The durable calls of a workflow.
 ///
@@ -50,26 +50,31 @@ impl Flow {
         self.core.job.settings.tick
     }
 
+    /// The program's data of this type, for use in steps; see [`StepCx::data`]. What it returns is not recorded: the workflow must not
+    /// decide by it, since another process may have been given other data.
+    #[track_caller]
+    pub fn data<T: Send + Sync + 'static>(&self) -> &T {
+        self.core.services.data.expect()
+    }
+
     /// Runs something and records what it returns; see [`Step`].
     #[track_caller]
-    pub fn step<'f, F, Fut, T, E>(&self, name: &str, mut run: F) -> Step<'f, T, E>
+    pub fn step<'f, F, Fut, T>(&self, name: &str, mut run: F) -> Step<'f, T>
     where
         F: FnMut() -> Fut + Send + 'f,
-        Fut: Future<Output = Result<T, E>> + Send + 'f,
+        Fut: Future<Output = Result<T, Failure>> + Send + 'f,
         T: Serialize + DeserializeOwned + Send,
-        E: Into<Failure> + From<Failure>,
     {
         Step::new(&self.core, name, Location::caller(), move |_| run())
     }
 
     /// The same, for code that needs the number of the try, a fencing token or an idempotency key; see [`StepCx`].
     #[track_caller]
-    pub fn step_with<'f, F, Fut, T, E>(&self, name: &str, run: F) -> Step<'f, T, E>
+    pub fn step_with<'f, F, Fut, T>(&self, name: &str, run: F) -> Step<'f, T>
     where
         F: FnMut(StepCx) -> Fut + Send + 'f,
-        Fut: Future<Output = Result<T, E>> + Send + 'f,
+        Fut: Future<Output = Result<T, Failure>> + Send + 'f,
         T: Serialize + DeserializeOwned + Send,
-        E: Into<Failure> + From<Failure>,
     {
         Step::new(&self.core, name, Location::caller(), run)
     }
@@ -98,13 +103,18 @@ impl Flow {
         SignalWait::new(&self.core, Location::caller(), name)
     }
 
+    /// Waits for a signal of a type, and returns it; see [`Signal`].
+    #[track_caller]
+    pub fn receive<S: Signal>(&self) -> SignalWait<S> {
+        SignalWait::new(&self.core, Location::caller(), S::NAME)
+    }
+
     /// Waits until a condition holds, which is checked at intervals; see [`WaitUntil::every`]. Checks do not count as attempts.
     #[track_caller]
-    pub fn wait_until<'f, F, Fut, E>(&self, name: &str, condition: F) -> WaitUntil<'f, E>
+    pub fn wait_until<'f, F, Fut>(&self, name: &str, condition: F) -> WaitUntil<'f>
     where
         F: FnMut() -> Fut + Send + 'f,
-        Fut: Future<Output = Result<bool, E>> + Send + 'f,
-        E: Into<Failure> + From<Failure>,
+        Fut: Future<Output = Result<bool, Failure>> + Send + 'f,
     {
         WaitUntil::new(&self.core, name, Location::caller(), condition)
     }
@@ -112,13 +122,12 @@ impl Flow {
     /// Waits until a condition holds, which is checked now and whenever a signal of this name arrives. The condition gets the
     /// payload of the signal, and the wait returns what the condition returns.
     #[track_caller]
-    pub fn continue_if<'f, P, F, Fut, T, E>(&self, name: &str, condition: F) -> ContinueIf<'f, T, E>
+    pub fn continue_if<'f, P, F, Fut, T>(&self, name: &str, condition: F) -> ContinueIf<'f, T>
     where
         P: DeserializeOwned,
         F: FnMut(Option<P>) -> Fut + Send + 'f,
-        Fut: Future<Output = Result<Option<T>, E>> + Send + 'f,
+        Fut: Future<Output = Result<Option<T>, Failure>> + Send + 'f,
         T: Serialize + DeserializeOwned,
-        E: Into<Failure> + From<Failure>,
     {
         ContinueIf::new(&self.core, name, Location::caller(), condition)
     }
@@ -165,12 +174,11 @@ impl Flow {
 
     /// Runs something at each tick of a calendar; see [`Repeat`].
     #[track_caller]
-    pub fn repeat<'f, F, Fut, T, E>(&self, name: &str, calendar: Calendar, run: F) -> Repeat<'f, T, E>
+    pub fn repeat<'f, F, Fut, T>(&self, name: &str, calendar: Calendar, run: F) -> Repeat<'f, T>
     where
         F: FnMut(Time, StepCx) -> Fut + Send + 'f,
-        Fut: Future<Output = Result<std::ops::ControlFlow<T>, E>> + Send + 'f,
+        Fut: Future<Output = Result<std::ops::ControlFlow<T>, Failure>> + Send + 'f,
         T: Serialize + DeserializeOwned + Send + 'f,
-        E: Into<Failure> + From<Failure> + Send + 'f,
     {
         Repeat::new(&self.core, name, Location::caller(), calendar, run)
     }

@@ -4,7 +4,7 @@ use std::{
     future::ready,
     marker::PhantomData,
     panic::{AssertUnwindSafe, catch_unwind},
-    sync::{Arc, OnceLock},
+    sync::Arc,
 };
 
 use windlass_model::{ClaimedJob, Failure, Retry, Rev, failure::class};
@@ -24,21 +24,20 @@ use crate::{
 
 /// Runs a workflow's jobs.
 pub struct WorkflowHandler<W> {
-    /// Set when the engine starts.
-    services: Arc<OnceLock<Arc<Services>>>,
+    services: Arc<Services>,
     workflow: PhantomData<fn() -> W>,
 }
 
 impl<W: Workflow> WorkflowHandler<W> {
-    /// Makes a handler. The engine sets its services when it starts.
-    pub fn new(services: Arc<OnceLock<Arc<Services>>>) -> WorkflowHandler<W> {
-        WorkflowHandler { services, workflow: PhantomData }
+    /// Makes a handler.
+    pub fn new(services: &Arc<Services>) -> WorkflowHandler<W> {
+        WorkflowHandler { services: Arc::clone(services), workflow: PhantomData }
     }
 }
 
 impl<W: Workflow> Handler for WorkflowHandler<W> {
     fn start(&self, attempt: Arc<Attempt>) -> Started {
-        let services = Arc::clone(self.services.get().expect("set before the first job is claimed"));
+        let services = Arc::clone(&self.services);
         let started = |running| Started { running, timeout: None, stage: None, handles_own_end: true };
         let workflow = match input::<W>(&attempt.job) {
             Ok(workflow) => workflow,

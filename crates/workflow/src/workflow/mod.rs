@@ -54,13 +54,12 @@ pub use repeat::{OnError, Repeat};
 pub use replay::{Replayer, Replays};
 pub use select::{First2, First3, First4, First5, First6, Race, Select};
 pub use state::{ENDED, RESUMED};
-pub use step::panic_text;
 pub use step::{Step, StepCx};
 pub use transaction::{Transaction, TransactionCall};
 pub use undo::UndoCx;
 pub use wait::{ChildWait, ContinueIf, SignalWait, Sleep, WaitUntil};
 
-use crate::Kind;
+use crate::{Kind, Needs};
 
 /// A future on the heap.
 pub(crate) type Boxed<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
@@ -84,7 +83,7 @@ pub trait Workflow: Serialize + DeserializeOwned + Send + Sync + 'static {
     const ONE_COMMIT: bool = false;
     /// What it returns.
     type Output: Serialize + DeserializeOwned + Send + 'static;
-    /// Its error: [`Failure`], [`crate::AnyError`], or a type of your own that says more.
+    /// Its error: [`Failure`], or a type of your own that says more.
     type Error: Into<Failure> + Send;
 
     /// The workflow itself.
@@ -94,6 +93,12 @@ pub trait Workflow: Serialize + DeserializeOwned + Send + Sync + 'static {
     /// retry their own errors.
     fn retry(&self) -> Retry {
         Policy::default().retry
+    }
+
+    /// The data that it cannot run without: the engine does not start if its builder was given none of these types. By default
+    /// nothing is required.
+    fn needs() -> Needs {
+        Needs::new()
     }
 }
 
@@ -105,4 +110,5 @@ impl<W: Workflow> Kind<AsWorkflow> for W {
     const VERSION: i32 = W::VERSION;
     const QUEUE: &'static str = W::QUEUE;
     type Output = W::Output;
+    type Error = W::Error;
 }

@@ -21,9 +21,7 @@ use super::{
     driver::run_of,
     journal::CallEnd,
     state::RunState,
-    step::panic_text,
 };
-use crate::store_retry;
 
 /// What a call wants committed before it continues.
 pub(super) enum Part {
@@ -51,7 +49,7 @@ impl PartError {
     /// Classifies a failure where only the engine's code ran.
     pub(crate) fn of_engine(failure: Failure) -> PartError {
         match &*failure.class {
-            store_retry::STORE_CLASS => PartError::Unread(failure),
+            class::STORE => PartError::Unread(failure),
             _ => PartError::Failed(failure),
         }
     }
@@ -116,7 +114,7 @@ impl<'f> RawParts<'f> {
         self.running = Some(match made {
             Ok(parts) => parts,
             Err(panic) => {
-                let failure = Failure::stop(panic_text(&*panic)).class(class::PANIC);
+                let failure = Failure::of_panic(&*panic).without_retry();
                 Box::pin(futures_util::stream::once(std::future::ready(Err(failure.into()))))
             }
         });
@@ -133,7 +131,7 @@ impl<'f> RawParts<'f> {
         let part = match part {
             Ok(Some(part)) => part,
             Ok(None) => Err(Failure::stop("the call ended without an end").class(class::REFUSED).into()),
-            Err(panic) => Err(Failure::stop(panic_text(&*panic)).class(class::PANIC).into()),
+            Err(panic) => Err(Failure::of_panic(&*panic).without_retry().into()),
         };
         match part {
             Ok(part) => {

@@ -54,10 +54,10 @@ pub enum OnError {
 /// Each tick is a step, given its scheduled time; between ticks the job is parked. A tick whose code returns
 /// `ControlFlow::Break` is the last one.
 #[must_use = "nothing is repeated until this is awaited"]
-pub struct Repeat<'f, T, E> {
+pub struct Repeat<'f, T> {
     spec: RepeatSpec,
     body: Option<TickBody<'f>>,
-    running: Option<Boxed<'f, Result<Option<T>, E>>>,
+    running: Option<Boxed<'f, Result<Option<T>, Failure>>>,
 }
 
 /// The body of all ticks.
@@ -90,10 +90,9 @@ struct RepeatProgress {
     ticks: u64,
 }
 
-impl<'f, T, E> Repeat<'f, T, E>
+impl<'f, T> Repeat<'f, T>
 where
     T: Serialize + DeserializeOwned + Send + 'f,
-    E: Into<Failure> + From<Failure> + Send + 'f,
 {
     pub(super) fn new<F, Fut>(
         core: &Arc<Core>,
@@ -101,15 +100,15 @@ where
         line: &'static Location<'static>,
         calendar: Calendar,
         mut run: F,
-    ) -> Repeat<'f, T, E>
+    ) -> Repeat<'f, T>
     where
         F: FnMut(Time, StepCx) -> Fut + Send + 'f,
-        Fut: Future<Output = Result<ControlFlow<T>, E>> + Send + 'f,
+        Fut: Future<Output = Result<ControlFlow<T>, Failure>> + Send + 'f,
     {
         let body: TickBody<'f> = Box::new(move |tick, cx| {
             let run = run(tick, cx);
             Box::pin(async move {
-                match run.await.map_err(Into::into)? {
+                match run.await? {
                     ControlFlow::Continue(()) => Ok(b"null".to_vec()),
                     ControlFlow::Break(result) => encode_result(&(result,)),
                 }
@@ -169,16 +168,15 @@ where
     }
 }
 
-impl<T, E> Unpin for Repeat<'_, T, E> {}
+impl<T> Unpin for Repeat<'_, T> {}
 
-impl<'f, T, E> Future for Repeat<'f, T, E>
+impl<'f, T> Future for Repeat<'f, T>
 where
     T: Serialize + DeserializeOwned + Send + 'f,
-    E: Into<Failure> + From<Failure> + Send + 'f,
 {
-    type Output = Result<Option<T>, E>;
+    type Output = Result<Option<T>, Failure>;
 
-    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<Option<T>, E>> {
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<Option<T>, Failure>> {
         let this = self.get_mut();
         if let Some(body) = this.body.take() {
             this.running = Some(Box::pin(run(this.spec.clone(), body)));
@@ -190,10 +188,9 @@ where
     }
 }
 
-async fn run<'f, T, E>(spec: RepeatSpec, body: TickBody<'f>) -> Result<Option<T>, E>
+async fn run<'f, T>(spec: RepeatSpec, body: TickBody<'f>) -> Result<Option<T>, Failure>
 where
     T: DeserializeOwned,
-    E: From<Failure>,
 {
     let RepeatSpec { core, name, line, calendar, .. } = &spec;
     // Returns the recorded end of the repeat, or null at once.
@@ -244,14 +241,11 @@ where
 }
 
 /// Decodes what a repeat that is over returns: nothing, or the value that a tick broke with.
-async fn decode_end<T: DeserializeOwned, E: From<Failure>>(
-    spec: &RepeatSpec,
-    ending: CallEnd,
-) -> Result<Option<T>, E> {
+async fn decode_end<T: DeserializeOwned>(spec: &RepeatSpec, ending: CallEnd) -> Result<Option<T>, Failure> {
     let RepeatSpec { core, name, line, .. } = spec;
     let mut ending = Some(ending);
     std::future::poll_fn(move |_| match ending.take() {
-        Some(ending) => decode_result::<(Option<T>,), E>(core, name, line, ending),
+        Some(ending) => decode_result::<(Option<T>,)>(core, name, line, ending),
         None => Poll::Pending,
     })
     .await

@@ -1,7 +1,6 @@
 //! Steps: calls whose body runs when it is needed and whose result is recorded.
 
 use std::{
-    any::Any,
     collections::BTreeMap,
     future::Future,
     marker::PhantomData,
@@ -72,6 +71,18 @@ impl StepCx {
     /// seen are safe from attempts that were declared dead and still run.
     pub fn fence(&self) -> i32 {
         self.core.job.epoch.0
+    }
+
+    /// The program's data of this type, which the engine's builder was given. If it was given none, the attempt ends here and the
+    /// job fails.
+    #[track_caller]
+    pub fn data<T: Send + Sync + 'static>(&self) -> &T {
+        self.core.services.data.expect()
+    }
+
+    /// The program's data of this type, if the engine's builder was given any.
+    pub fn try_data<T: Send + Sync + 'static>(&self) -> Option<&T> {
+        self.core.services.data.get()
     }
 
     /// The trace that this attempt is part of, as a W3C `traceparent` to be sent along with calls to other services.
@@ -211,7 +222,7 @@ impl<'f> RawStep<'f> {
         self.running = Some(match made {
             Ok(run) => within(&self.core.services.env, self.timeout, run),
             Err(panic) => {
-                let failure = Failure::retry(panic_text(&*panic)).class(class::PANIC);
+                let failure = Failure::of_panic(&*panic);
                 Box::pin(std::future::ready(Err(failure)))
             }
         });
@@ -232,7 +243,7 @@ impl<'f> RawStep<'f> {
                 return Poll::Ready(());
             }
             Ok(Err(failure)) => failure,
-            Err(panic) => Failure::retry(panic_text(&*panic)).class(class::PANIC),
+            Err(panic) => Failure::of_panic(&*panic),
         };
         self.core.fail_or_retry_call(id, failure, &self.retry);
         Poll::Ready(())
@@ -332,29 +343,28 @@ impl Drop for RawStep<'_> {
 /// returns the same value without running it again. An error is retried as the retry policy says; the last error is recorded as
 /// the result.
 #[must_use = "a step does nothing until it is awaited"]
-pub struct Step<'f, T, E> {
+pub struct Step<'f, T> {
     raw: RawStep<'f>,
-    result: PhantomData<fn() -> Result<T, E>>,
+    result: PhantomData<fn() -> T>,
 }
 
-impl<'f, T, E> Step<'f, T, E>
+impl<'f, T> Step<'f, T>
 where
     T: Serialize + DeserializeOwned + Send,
-    E: Into<Failure> + From<Failure>,
 {
     pub(super) fn new<F, Fut>(
         core: &Arc<Core>,
         name: &str,
         line: &'static Location<'static>,
         mut run: F,
-    ) -> Step<'f, T, E>
+    ) -> Step<'f, T>
     where
         F: FnMut(StepCx) -> Fut + Send + 'f,
-        Fut: Future<Output = Result<T, E>> + Send + 'f,
+        Fut: Future<Output = Result<T, Failure>> + Send + 'f,
     {
         let body: Body<'f> = Box::new(move |cx| {
             let run = run(cx);
-            Box::pin(async move { encode_result(&run.await.map_err(Into::into)?) })
+            Box::pin(async move { encode_result(&run.await?) })
         });
         Step { raw: RawStep::new(core, CallKind::Step, name, line, body), result: PhantomData }
     }
@@ -392,22 +402,20 @@ where
     /// Sets the undo, which gets what the step returned. It runs if the workflow fails, is cancelled or expires after the step
     /// has succeeded: the undos of all such steps, the last step first, each as a step of its own with this step's retry
     /// policy.
-    pub fn undo<U, Fut, X>(self, mut undo: U) -> Self
+    pub fn undo<U, Fut>(self, mut undo: U) -> Self
     where
         U: FnMut(T) -> Fut + Send + 'static,
-        Fut: Future<Output = Result<(), X>> + Send + 'static,
-        X: Into<Failure>,
+        Fut: Future<Output = Result<(), Failure>> + Send + 'static,
         T: 'static,
     {
         self.undo_with(move |_, result| undo(result))
     }
 
     /// The same, for an undo that needs the number of its try or the id of the step; see [`UndoCx`].
-    pub fn undo_with<U, Fut, X>(mut self, mut undo: U) -> Self
+    pub fn undo_with<U, Fut>(mut self, mut undo: U) -> Self
     where
         U: FnMut(UndoCx, T) -> Fut + Send + 'static,
-        Fut: Future<Output = Result<(), X>> + Send + 'static,
-        X: Into<Failure>,
+        Fut: Future<Output = Result<(), Failure>> + Send + 'static,
         T: 'static,
     {
         self.raw.undo = Some(Box::new(move |cx, payload, codecs| {
@@ -417,7 +425,7 @@ where
             match decoded {
                 Ok(result) => {
                     let run = undo(cx, result);
-                    Box::pin(async move { run.await.map_err(Into::into) })
+                    Box::pin(run)
                 }
                 Err(error) => {
                     let text = format!("what the step returned does not decode ({error})");
@@ -429,16 +437,15 @@ where
     }
 }
 
-impl<T, E> Unpin for Step<'_, T, E> {}
+impl<T> Unpin for Step<'_, T> {}
 
-impl<T, E> Future for Step<'_, T, E>
+impl<T> Future for Step<'_, T>
 where
     T: DeserializeOwned + Send + 'static,
-    E: From<Failure>,
 {
-    type Output = Result<T, E>;
+    type Output = Result<T, Failure>;
 
-    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<T, E>> {
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<T, Failure>> {
         let this = self.get_mut();
         let Poll::Ready((_, ending)) = Pin::new(&mut this.raw).poll(cx) else { return Poll::Pending };
         decode_result(&this.raw.core, &this.raw.name, this.raw.line, ending)
@@ -468,15 +475,15 @@ pub(super) type UndoBody =
     Box<dyn FnMut(UndoCx, &Payload, &Codecs) -> Boxed<'static, Result<(), Failure>> + Send>;
 
 /// Decodes the result of a call. If that fails, the workflow has diverged.
-pub(super) fn decode_result<T: DeserializeOwned, E: From<Failure>>(
+pub(super) fn decode_result<T: DeserializeOwned>(
     core: &Core,
     name: &str,
     line: &'static Location<'static>,
     ending: CallEnd,
-) -> Poll<Result<T, E>> {
+) -> Poll<Result<T, Failure>> {
     let payload = match ending {
         CallEnd::Done(payload) => payload,
-        CallEnd::Failed { failure, .. } => return Poll::Ready(Err(failure.into())),
+        CallEnd::Failed { failure, .. } => return Poll::Ready(Err(failure)),
     };
     let decoded = core.services.codecs.decode(&payload).map_err(|error| error.to_string());
     let decoded = decoded.and_then(|plain| {
@@ -505,13 +512,6 @@ pub(super) fn encode_result<T: Serialize>(result: &T) -> Result<Vec<u8>, Failure
     serde_json::to_vec(result).map_err(|error| {
         Failure::stop(format!("the result cannot be written as JSON ({error})")).class(class::REFUSED)
     })
-}
-
-/// Returns the message of a panic.
-pub fn panic_text(panic: &(dyn Any + Send)) -> String {
-    let text =
-        panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(String::as_str));
-    text.unwrap_or("a panic without a message").to_owned()
 }
 
 /// Completes a call unless its condition returned `false`.

@@ -30,9 +30,8 @@ use super::{
     call::{CallSpec, CallStatus, Start},
     core::Core,
     journal::CallEnd,
-    step::{decode_result, encode_result, panic_text},
+    step::{decode_result, encode_result},
 };
-use crate::store_retry;
 
 /// How long a transaction may take by default.
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(30);
@@ -87,19 +86,18 @@ impl Transaction {
     /// ```ignore
     /// flow.transaction("book").in_postgres(move |tx| Box::pin(async move {
     ///     tx.execute("insert into bookings (id) values ($1)", &[&id]).await?;
-    ///     Ok::<_, AnyError>(())
+    ///     Ok(())
     /// })).await?;
     /// ```
     #[cfg(feature = "postgres")]
-    pub fn in_postgres<'f, F, T, E>(self, run: F) -> TransactionCall<'f, T, E>
+    pub fn in_postgres<'f, F, T>(self, run: F) -> TransactionCall<'f, T>
     where
         F: for<'t> FnMut(
                 &'t tokio_postgres::Transaction<'t>,
-            ) -> Pin<Box<dyn Future<Output = Result<T, E>> + Send + 't>>
+            ) -> Pin<Box<dyn Future<Output = Result<T, Failure>> + Send + 't>>
             + Send
             + 'f,
         T: Serialize + DeserializeOwned + Send + 'static,
-        E: Into<Failure> + From<Failure> + 'static,
     {
         let run = Arc::new(Mutex::new(run));
         let work = Box::new(move |writer: Writer| -> Work<'f> {
@@ -108,7 +106,7 @@ impl Transaction {
                 let work = (run.lock().unwrap_or_else(|e| e.into_inner()))(tx);
                 Box::pin(async move {
                     let result = AssertUnwindSafe(work).catch_unwind().await;
-                    writer.change(result.map(|result| encode_result(&result.map_err(Into::into)?)))
+                    writer.change(result.map(|result| encode_result(&result?)))
                 })
             }))
         });
@@ -118,11 +116,10 @@ impl Transaction {
     /// On SQLite: `run` gets a connection to the store's file with an open transaction. An error rolls it back. Nobody else can
     /// write to the file meanwhile: keep it short.
     #[cfg(feature = "sqlite")]
-    pub fn in_sqlite<'f, F, T, E>(self, run: F) -> TransactionCall<'f, T, E>
+    pub fn in_sqlite<'f, F, T>(self, run: F) -> TransactionCall<'f, T>
     where
-        F: FnMut(&rusqlite::Connection) -> Result<T, E> + Send + 'f,
+        F: FnMut(&rusqlite::Connection) -> Result<T, Failure> + Send + 'f,
         T: Serialize + DeserializeOwned + Send,
-        E: Into<Failure> + From<Failure>,
     {
         let run = Arc::new(Mutex::new(run));
         let work = Box::new(move |writer: Writer| -> Work<'f> {
@@ -130,7 +127,7 @@ impl Transaction {
             Work::Sqlite(Box::new(move |connection| {
                 let mut run = run.lock().unwrap_or_else(|e| e.into_inner());
                 let result = std::panic::catch_unwind(AssertUnwindSafe(|| run(connection)));
-                writer.change(result.map(|result| encode_result(&result.map_err(Into::into)?)))
+                writer.change(result.map(|result| encode_result(&result?)))
             }))
         });
         TransactionCall::new(self, work)
@@ -153,7 +150,7 @@ struct Writer {
 impl Writer {
     fn change(&self, result: std::thread::Result<Result<Vec<u8>, Failure>>) -> Option<Change> {
         let result = result
-            .unwrap_or_else(|panic| Err(Failure::retry(panic_text(&*panic)).class(class::PANIC)))
+            .unwrap_or_else(|panic| Err(Failure::of_panic(&*panic)))
             .and_then(|result| self.core.encode(result))
             .and_then(|payload| self.core.check_size(payload));
         let mut record = self.record.lock().unwrap_or_else(|e| e.into_inner());
@@ -191,17 +188,17 @@ enum TransactionEnd {
 
 /// A transaction; `.await` runs it, or returns what it returned before.
 #[must_use = "a transaction does nothing until it is awaited"]
-pub struct TransactionCall<'f, T, E> {
+pub struct TransactionCall<'f, T> {
     spec: Transaction,
     work: MakeWork<'f>,
     running: Option<Boxed<'f, TransactionEnd>>,
     call: Option<usize>,
     registered: bool,
-    result: PhantomData<fn() -> Result<T, E>>,
+    result: PhantomData<fn() -> T>,
 }
 
-impl<'f, T, E> TransactionCall<'f, T, E> {
-    fn new(spec: Transaction, work: MakeWork<'f>) -> TransactionCall<'f, T, E> {
+impl<'f, T> TransactionCall<'f, T> {
+    fn new(spec: Transaction, work: MakeWork<'f>) -> TransactionCall<'f, T> {
         TransactionCall { spec, work, running: None, call: None, registered: false, result: PhantomData }
     }
 
@@ -233,11 +230,11 @@ async fn transact(writer: Writer, work: Work<'_>, timeout: Duration) -> Transact
                 _ => TransactionEnd::ClaimOver(StepResult::ClaimOver),
             };
         }
-        Ok(Err(Error::Unavailable(why))) => Failure::retry(why).class(store_retry::STORE_CLASS),
+        Ok(Err(Error::Unavailable(why))) => Failure::retry(why).class(class::STORE),
         Ok(Err(error @ Error::Config(_))) => {
             return TransactionEnd::Failed(Failure::stop(error).class(class::REFUSED));
         }
-        Ok(Err(error)) => Failure::retry(error).class(store_retry::STORE_CLASS),
+        Ok(Err(error)) => Failure::retry(error).class(class::STORE),
         Err(_) => {
             Failure::retry(format!("the transaction ran longer than {timeout:?}")).class(class::TIMEOUT)
         }
@@ -277,12 +274,12 @@ async fn transact(writer: Writer, work: Work<'_>, timeout: Duration) -> Transact
     }
 }
 
-impl<T, E> Unpin for TransactionCall<'_, T, E> {}
+impl<T> Unpin for TransactionCall<'_, T> {}
 
-impl<T: DeserializeOwned, E: From<Failure>> Future for TransactionCall<'_, T, E> {
-    type Output = Result<T, E>;
+impl<T: DeserializeOwned> Future for TransactionCall<'_, T> {
+    type Output = Result<T, Failure>;
 
-    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<T, E>> {
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<T, Failure>> {
         let this = self.get_mut();
         let spec = &this.spec;
         if !this.registered {
@@ -329,7 +326,7 @@ impl<T: DeserializeOwned, E: From<Failure>> Future for TransactionCall<'_, T, E>
     }
 }
 
-impl<T, E> Drop for TransactionCall<'_, T, E> {
+impl<T> Drop for TransactionCall<'_, T> {
     fn drop(&mut self) {
         self.running = None;
         if let Some(id) = self.call.take() {

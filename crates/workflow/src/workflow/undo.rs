@@ -4,6 +4,7 @@ use std::{
     future::poll_fn,
     panic::AssertUnwindSafe,
     pin::{Pin, pin},
+    sync::Arc,
     time::Duration,
 };
 
@@ -23,10 +24,12 @@ use super::{
     step_id::undo_id,
     undo_record::undo_of,
 };
+use crate::machine::Services;
 
 /// What a running undo can find out about its step and its try.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct UndoCx {
+    services: Arc<Services>,
     job: JobId,
     step_id: String,
     tries: u32,
@@ -37,6 +40,17 @@ impl UndoCx {
     /// The id of the job.
     pub fn id(&self) -> JobId {
         self.job
+    }
+
+    /// The program's data of this type, which the engine's builder was given. If it was given none, the undo fails.
+    #[track_caller]
+    pub fn data<T: Send + Sync + 'static>(&self) -> &T {
+        self.services.data.expect()
+    }
+
+    /// The program's data of this type, if the engine's builder was given any.
+    pub fn try_data<T: Send + Sync + 'static>(&self) -> Option<&T> {
+        self.services.data.get()
     }
 
     /// The id that the undone step ran with: [`super::StepCx::step_id`] of all its tries.
@@ -82,6 +96,7 @@ impl Driver {
         }
         // Code before the first `await` may panic as well.
         let cx = UndoCx {
+            services: Arc::clone(&self.core.services),
             job: self.core.job.id,
             step_id: undo.step_id,
             tries: tried.as_ref().map_or(0, |tried| tried.tries),
@@ -94,7 +109,7 @@ impl Driver {
         let run = with_poll_deadline(run, |polls| self.core.set_poll_deadline(polls.then_some(poll_limit)));
         let result = match self.core.services.env.timeout(limit, run).await {
             Ok(Ok(result)) => result,
-            Ok(Err(panic)) => Err(Failure::retry(super::step::panic_text(&*panic)).class(class::PANIC)),
+            Ok(Err(panic)) => Err(Failure::of_panic(&*panic)),
             Err(_) => {
                 Err(Failure::retry(format!("the undo ran longer than {limit:?}")).class(class::TIMEOUT))
             }

@@ -175,30 +175,29 @@ impl<T: DeserializeOwned> Future for SignalWait<T> {
 
 /// A wait until a condition holds; `.await` returns when it does.
 #[must_use = "a condition is not checked until this is awaited"]
-pub struct WaitUntil<'f, E> {
+pub struct WaitUntil<'f> {
     raw: RawStep<'f>,
-    error: PhantomData<fn() -> E>,
 }
 
-impl<'f, E: Into<Failure> + From<Failure>> WaitUntil<'f, E> {
+impl<'f> WaitUntil<'f> {
     pub(super) fn new<F, Fut>(
         core: &Arc<Core>,
         name: &str,
         line: &'static Location<'static>,
         mut condition: F,
-    ) -> WaitUntil<'f, E>
+    ) -> WaitUntil<'f>
     where
         F: FnMut() -> Fut + Send + 'f,
-        Fut: Future<Output = Result<bool, E>> + Send + 'f,
+        Fut: Future<Output = Result<bool, Failure>> + Send + 'f,
     {
         let body = Box::new(move |_: StepCx| -> super::Boxed<'f, _> {
             let check = condition();
-            Box::pin(async move { encode_result(&check.await.map_err(Into::into)?) })
+            Box::pin(async move { encode_result(&check.await?) })
         });
         let mut raw = RawStep::new(core, CallKind::WaitUntil, name, line, body);
         (raw.on_done, raw.retry, raw.every) =
             (complete_if_true, Retry::never(), Some(Duration::from_secs(60)));
-        WaitUntil { raw, error: PhantomData }
+        WaitUntil { raw }
     }
 
     named!(raw);
@@ -222,42 +221,42 @@ impl<'f, E: Into<Failure> + From<Failure>> WaitUntil<'f, E> {
     }
 }
 
-impl<E> Unpin for WaitUntil<'_, E> {}
+impl Unpin for WaitUntil<'_> {}
 
-impl<E: From<Failure>> Future for WaitUntil<'_, E> {
-    type Output = Result<(), E>;
+impl Future for WaitUntil<'_> {
+    type Output = Result<(), Failure>;
 
-    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<(), E>> {
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<(), Failure>> {
         Pin::new(&mut self.get_mut().raw).poll(cx).map(|(_, ending)| match ending {
             CallEnd::Done(_) => Ok(()),
-            CallEnd::Failed { failure, .. } => Err(failure.into()),
+            CallEnd::Failed { failure, .. } => Err(failure),
         })
     }
 }
 
 /// A wait until a condition holds, which is checked on every signal; `.await` returns what the condition returned.
 #[must_use = "a condition is not checked until this is awaited"]
-pub struct ContinueIf<'f, T, E> {
+pub struct ContinueIf<'f, T> {
     raw: RawStep<'f>,
-    result: PhantomData<fn() -> Result<T, E>>,
+    result: PhantomData<fn() -> T>,
 }
 
-impl<'f, T: Serialize + DeserializeOwned, E: Into<Failure> + From<Failure>> ContinueIf<'f, T, E> {
+impl<'f, T: Serialize + DeserializeOwned> ContinueIf<'f, T> {
     pub(super) fn new<P, F, Fut>(
         core: &Arc<Core>,
         name: &str,
         line: &'static Location<'static>,
         mut condition: F,
-    ) -> ContinueIf<'f, T, E>
+    ) -> ContinueIf<'f, T>
     where
         P: DeserializeOwned,
         F: FnMut(Option<P>) -> Fut + Send + 'f,
-        Fut: Future<Output = Result<Option<T>, E>> + Send + 'f,
+        Fut: Future<Output = Result<Option<T>, Failure>> + Send + 'f,
     {
         let body = Box::new(move |cx: StepCx| -> super::Boxed<'f, _> {
             let check = cx.decode_signal().map(&mut condition);
             Box::pin(async move {
-                match check?.await.map_err(Into::into)? {
+                match check?.await? {
                     Some(result) => encode_result(&(result,)),
                     None => Ok(b"false".to_vec()),
                 }
@@ -278,15 +277,15 @@ impl<'f, T: Serialize + DeserializeOwned, E: Into<Failure> + From<Failure>> Cont
     }
 }
 
-impl<T, E> Unpin for ContinueIf<'_, T, E> {}
+impl<T> Unpin for ContinueIf<'_, T> {}
 
-impl<T: DeserializeOwned, E: From<Failure>> Future for ContinueIf<'_, T, E> {
-    type Output = Result<T, E>;
+impl<T: DeserializeOwned> Future for ContinueIf<'_, T> {
+    type Output = Result<T, Failure>;
 
-    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<T, E>> {
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<T, Failure>> {
         let this = self.get_mut();
         let Poll::Ready((_, ending)) = Pin::new(&mut this.raw).poll(cx) else { return Poll::Pending };
-        let opened: Poll<Result<(T,), E>> =
+        let opened: Poll<Result<(T,), Failure>> =
             decode_result(&this.raw.core, &this.raw.name, this.raw.line, ending);
         opened.map(|result| result.map(|(result,)| result))
     }

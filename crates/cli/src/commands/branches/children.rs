@@ -1,7 +1,8 @@
 //! `windlass branches --children`: lists the children of branches, packed ones included.
 
 use windlass::{
-    Engine, Item, JobId,
+    Engine, JobId,
+    operate::Item,
     operate::views::{ItemFilter, ItemList},
 };
 

@@ -167,8 +167,7 @@ async fn draw_workflows(
     let limit = args.limit.unwrap_or(workflow::LIMIT) as usize;
     let graphs = workflow::graphs_of_kind(inspect, kind, args.version, limit).await?;
     if args.json {
-        let version_json =
-            |(version, graph): &(i32, windlass::graph::Graph)| json!({ "version": version, "graph": graph });
+        let version_json = |(version, graph): &(i32, windlass::operate::graph::Graph)| json!({ "version": version, "graph": graph });
         let versions: Vec<serde_json::Value> = graphs.iter().map(version_json).collect();
         return out::print_json(&json!({ "kind": kind, "versions": versions }));
     }
@@ -184,7 +183,7 @@ async fn draw_workflows(
             bail!("there are jobs of the versions {}; choose one with --version", versions.join(", "))
         }
         graphs => {
-            let draw = |(version, graph): &(i32, windlass::graph::Graph)| {
+            let draw = |(version, graph): &(i32, windlass::operate::graph::Graph)| {
                 graph.to_mermaid(&title(version, graph.jobs))
             };
             out::print(&graphs.iter().map(draw).collect::<Vec<String>>().join("\n"))
@@ -193,7 +192,11 @@ async fn draw_workflows(
 }
 
 /// Prints a graph, or writes it as a picture.
-fn print_graph(svg: Option<&Path>, graph: &windlass::graph::Graph, title: &str) -> anyhow::Result<()> {
+fn print_graph(
+    svg: Option<&Path>,
+    graph: &windlass::operate::graph::Graph,
+    title: &str,
+) -> anyhow::Result<()> {
     match svg {
         None => out::print(&graph.to_mermaid(title)),
         Some(path) if path == Path::new("-") => out::print(&graph.to_svg(title)),

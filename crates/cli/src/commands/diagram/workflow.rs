@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use windlass::{
     JobId, State,
-    graph::{Graph, Run},
     model::{JournalEntry, WaitCondition, journal::CallKind},
+    operate::graph::{Graph, Run},
     store::{Branch, Filter, Inspect, Job},
 };
 

@@ -3,7 +3,7 @@
 use anyhow::Context;
 use serde_json::Value;
 use windlass::{
-    Item,
+    operate::Item,
     operate::views::{self, JobView},
     store::Inspect,
 };

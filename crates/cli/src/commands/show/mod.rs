@@ -8,8 +8,8 @@ use std::process::ExitCode;
 
 use anyhow::bail;
 use windlass::{
-    Payload, State, States, Time,
-    model::Settings,
+    State, States, Time,
+    model::{Payload, Settings},
     operate::views::{self, JobView},
     store::{Attempt, CancelHold, Holds, Job},
 };

@@ -47,7 +47,7 @@ pub(crate) trait Faults: Send + Sync + 'static {
 /// An engine, not started, on the store at `url` with these faults.
 pub(crate) async fn faulty<F: Faults>(url: &str, faults: &Arc<F>) -> Engine {
     let store = Engine::open(url).await.expect("opened").store().clone();
-    Engine::on(url, Arc::new(FaultyStore { store, faults: Arc::clone(faults) }))
+    Engine::builder(url).store(Arc::new(FaultyStore { store, faults: Arc::clone(faults) }))
 }
 
 struct FaultyStore<F> {

@@ -81,7 +81,7 @@ impl Workflow for Packs {
                 while let Some(child) = results.next().await? {
                     seen += u64::from(child.result.is_ok_and(|text| text == format!("busy {}", child.item)));
                 }
-                Ok::<_, Failure>(seen)
+                Ok(seen)
             }
         });
         let seen = seen.await?;
@@ -90,7 +90,7 @@ impl Workflow for Packs {
 }
 
 async fn engine(url: &str) -> Engine {
-    let engine = Engine::open(url).await.expect("opened").task::<Busy>().workflow::<Packs>();
+    let engine = Engine::builder(url).task::<Busy>().workflow::<Packs>();
     engine.start().await.expect("started")
 }
 
@@ -214,7 +214,7 @@ impl Workflow for Slows {
 
 /// An engine with a job of slow items, and the name of its run.
 async fn slow(url: &str, on: On, how: How) -> (Engine, windlass::Handle<(u64, u64)>, String) {
-    let engine = Engine::open(url).await.expect("opened").task::<Slow>().workflow::<Slows>();
+    let engine = Engine::builder(url).task::<Slow>().workflow::<Slows>();
     let engine = engine.start().await.expect("started");
     let run = format!("slow {} {on:?}", how as u8);
     let job = engine.submit(Slows { run: run.clone(), how }).await.expect("submitted");
@@ -269,7 +269,7 @@ async fn a_block_checks_for_a_cancel_after_every_item(on: On) {
 
 async fn a_block_is_encoded_with_the_codec(on: On) {
     let store = on.fresh().await;
-    let engine = Engine::open(&store.url).await.expect("opened").task::<Busy>().workflow::<Packs>();
+    let engine = Engine::builder(&store.url).task::<Busy>().workflow::<Packs>();
     let engine = engine.codec(Reversed).start().await.expect("started");
     let run = format!("secret {on:?}");
     let job = engine.submit(Packs { items: 20, run, merge: Merge::all() }).await.expect("submitted");
@@ -369,7 +369,7 @@ async fn a_block_that_kills_its_worker_is_split_at_once(on: On) {
 async fn blocks_are_not_larger_than_a_payload_may_be() {
     let limits = Limits { payload: 4_096, ..Limits::default() };
     let store = Arc::new(Memory::with_limits(limits));
-    let engine = Engine::on("memory:", store).task::<Busy>().workflow::<Packs>();
+    let engine = Engine::builder("memory:").store(store).task::<Busy>().workflow::<Packs>();
     let engine = engine.start().await.expect("started");
     let packs = Packs { items: 300, run: "fit".into(), merge: Merge::all() };
     let job = engine.submit(packs).await.expect("submitted");

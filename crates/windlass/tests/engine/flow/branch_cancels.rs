@@ -56,7 +56,7 @@ impl Workflow for Spawns {
 
     async fn run(self, flow: Flow) -> Result<(), Failure> {
         let run = self.run;
-        let source = stream(move || {
+        let source = windlass::StreamSource::new(move || {
             futures_util::stream::unfold(0_u64, move |n| async move {
                 if n == 12 {
                     ran(format!("blocks {run}"));
@@ -289,7 +289,7 @@ impl Workflow for Races {
         // Both have ended by now: a replay must choose the same one.
         flow.sleep(minutes(30)).name("later").await;
         let length = first.len() as u64;
-        let recorded = flow.step("record", move || async move { Ok::<_, Failure>(length) }).await?;
+        let recorded = flow.step("record", move || async move { Ok(length) }).await?;
         Ok((first, recorded))
     }
 }

@@ -44,7 +44,7 @@ impl Workflow for Twice {
 
     async fn run(self, flow: Flow) -> Result<u64, Failure> {
         let n = self.0;
-        flow.step("twice", || async move { Ok::<_, Failure>(2 * n) }).await
+        flow.step("twice", || async move { Ok(2 * n) }).await
     }
 }
 
@@ -70,7 +70,7 @@ impl Workflow for Sum {
         }
         let merged = branch.spawn_each("item", 0..12_u64, |n| Item { n, fails: false }).automerge();
         let sum = merged.reduce(0, |sum: u64, n: u64| sum + n).await?;
-        let after = flow.step("after", || async { Ok::<_, Failure>(1) }).await?;
+        let after = flow.step("after", async || Ok(1)).await?;
         Ok((sum, after))
     }
 }
@@ -138,7 +138,7 @@ impl Workflow for Both {
                     while let Some(child) = results.next().await? {
                         sum += child.result.map_err(Failure::stop)?;
                     }
-                    Ok::<_, Failure>(sum)
+                    Ok(sum)
                 }
             })
             .await?;

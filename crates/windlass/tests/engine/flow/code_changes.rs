@@ -1,6 +1,6 @@
 //! Code that changes while jobs are open: what fits their journals, what diverges, and what a check reports.
 
-use windlass::{Checked, Filter, JobError, Reason, State, prelude::*, testing::Lab};
+use windlass::{Filter, JobError, Reason, State, operate::Checked, prelude::*, testing::Lab};
 
 use super::{On, on_every_store, ran, times};
 use crate::common::{reaches, until};
@@ -22,7 +22,7 @@ async fn note(flow: &Flow, name: &str) -> Result<String, Failure> {
         let text = text.clone();
         async move {
             ran(format!("{id}/{text}"));
-            Ok::<_, Failure>(text)
+            Ok(text)
         }
     })
     .await
@@ -72,9 +72,9 @@ async fn charged(flow: &Flow, name: &str) -> Result<String, Failure> {
     let text = name.to_owned();
     let step = flow.step(name, move || {
         let text = text.clone();
-        async move { Ok::<_, Failure>(text) }
+        async move { Ok(text) }
     });
-    step.undo(|_: String| async { Ok::<_, Failure>(()) }).await
+    step.undo(|_: String| async { Ok(()) }).await
 }
 
 edition!(Charging, flow, {
@@ -97,7 +97,7 @@ edition!(Keeping, flow, {
 
 /// The calls in which a build differs, as lines.
 fn differing(checked: &Checked) -> Vec<String> {
-    let line = |call: &windlass::ChangedCall| {
+    let line = |call: &windlass::operate::ChangedCall| {
         let undo = if call.undo { " with an undo" } else { "" };
         format!("{:?} {}{undo}", call.change, call.name)
     };
@@ -125,7 +125,7 @@ async fn a_check_lists_the_calls_in_which_a_build_differs(on: On) {
         assert_eq!((checked.broken.len(), checked.skipping, checked.losing_undo), (0, 1, 1));
         let [charge, pay] = checked.changed.as_slice() else { panic!("{checked:?}") };
         assert_eq!((charge.jobs, charge.example, pay.jobs), (1, id, 1));
-        let at = |call: &windlass::ChangedCall| {
+        let at = |call: &windlass::operate::ChangedCall| {
             call.line.clone().is_some_and(|line| line.contains("code_changes.rs:"))
         };
         assert!(at(charge) && at(pay), "{checked:?}");
@@ -152,12 +152,12 @@ where
 {
     let engine = Engine::open(url).await.expect("opened");
     let store = engine.store().clone();
-    let first = Engine::on(url, store.clone()).workflow::<A>().start().await.expect("started");
+    let first = Engine::builder(url).store(store.clone()).workflow::<A>().start().await.expect("started");
     let job = first.submit(A::default()).await.expect("submitted");
     let id = job.id();
     reaches(&first, id, State::Waiting).await;
     first.stop().await;
-    let second = Engine::on(url, store).workflow::<B>();
+    let second = Engine::builder(url).store(store).workflow::<B>();
     between(&second, id).await;
     let second = second.start().await.expect("started");
     second.signal(id, "go", ()).await.expect("sent");
@@ -197,7 +197,7 @@ edition!(Other, flow, {
 
 edition!(Retyped, flow, {
     note(&flow, "a").await?;
-    flow.step("b", || async { Ok::<_, Failure>(vec![1_u32]) }).await?;
+    flow.step("b", async || Ok(vec![1_u32])).await?;
     flow.signal::<()>("go").await?;
     Ok(Vec::new())
 });
@@ -220,7 +220,7 @@ async fn a_divergence_is_reported_with_both_sides(on: On) {
     })
     .await;
     match result {
-        Err(JobError::Failed { reason: Reason::Diverged, failure }) => {
+        Err(JobError::Failed { reason: Reason::Diverged, failure, .. }) => {
             parts.iter().for_each(|part| assert!(failure.message.contains(part), "{failure} lacks {part:?}"));
         }
         other => panic!("{other:?}"),
@@ -238,7 +238,7 @@ async fn a_divergence_is_reported_with_both_sides(on: On) {
     let store = on.fresh().await;
     let result = from_to::<First, Retyped>(&store.url, async |_, _| {}).await;
     match result {
-        Err(JobError::Failed { reason: Reason::Diverged, failure }) => {
+        Err(JobError::Failed { reason: Reason::Diverged, failure, .. }) => {
             for part in [
                 "result of \"b\" does not decode",
                 "recorded:  \"b\"",
@@ -267,7 +267,7 @@ impl Workflow for Odd {
         if self.n == 613 {
             flow.sleep(seconds(0)).name("prepare").await;
         } else {
-            flow.step("prepare", || async { Ok::<_, Failure>(()) }).await?;
+            flow.step("prepare", async || Ok(())).await?;
         }
         flow.signal("go").await
     }
@@ -284,7 +284,7 @@ impl Workflow for OddLater {
     type Error = Failure;
 
     async fn run(self, flow: Flow) -> Result<(), Failure> {
-        flow.step("prepare", || async { Ok::<_, Failure>(()) }).await?;
+        flow.step("prepare", async || Ok(())).await?;
         flow.signal("go").await
     }
 }
@@ -294,13 +294,14 @@ async fn a_check_finds_the_one_job_that_would_diverge(on: On) {
     let url = store.url.as_str();
     let engine = Engine::open(url).await.expect("opened");
     let store = engine.store().clone();
-    let first = Engine::on(url, store.clone()).workflow::<Odd>().start().await.expect("started");
+    let first = Engine::builder(url).store(store.clone()).workflow::<Odd>().start().await.expect("started");
     let jobs = first.submit_all((0..1_000).map(|n| Odd { n })).await.expect("submitted");
     let waiting = Filter { state: Some(State::Waiting), limit: 1_000, ..Filter::default() };
     until("all wait", async || first.inspect().jobs(&waiting).await.expect("jobs").len() == 1_000).await;
     first.stop().await;
     let before = store.inspect().journal(jobs[613].id, None, 99).await.expect("a journal");
-    let checked = Engine::on(url, store.clone()).workflow::<OddLater>().check().run(|_| true).await;
+    let checked =
+        Engine::builder(url).store(store.clone()).workflow::<OddLater>().check().run(|_| true).await;
     let checked = checked.expect("checked");
     assert_eq!(checked.jobs, 1_000);
     let broken: Vec<JobId> = checked.broken.iter().map(|broken| broken.job).collect();

@@ -34,12 +34,12 @@ impl Workflow for Long {
     type Error = Failure;
 
     async fn run(self, flow: Flow) -> Result<(u32, String, u32), Failure> {
-        let one = flow.step("one", || async { Ok::<_, Failure>(1) }).await?;
+        let one = flow.step("one", async || Ok(1)).await?;
         flow.sleep(days(30)).await;
         let two = flow.signal::<String>("two").await?;
         let mut sum = 0;
         for n in 0..3_u32 {
-            sum += flow.step("add", || async move { Ok::<_, Failure>(n) }).key(n).await?;
+            sum += flow.step("add", || async move { Ok(n) }).key(n).await?;
         }
         Ok((one, two, sum))
     }
@@ -78,16 +78,13 @@ impl Workflow for Many {
             let pause = Duration::from_millis(u64::from(40 - n));
             flow.step("n", move || async move {
                 tokio::time::sleep(pause).await;
-                Ok::<_, Failure>(n)
+                Ok(n)
             })
             .key(n)
         };
         let all = join_all((0..40).map(step)).await;
-        let (left, right) = try_join(
-            flow.step("left", || async { Ok::<_, Failure>(100) }),
-            flow.step("right", || async { Ok::<_, Failure>(200) }),
-        )
-        .await?;
+        let (left, right) =
+            try_join(flow.step("left", async || Ok(100)), flow.step("right", async || Ok(200))).await?;
         let mut all = all.into_iter().collect::<Result<Vec<u32>, Failure>>()?;
         all.extend([left, right]);
         Ok(all)
@@ -205,9 +202,9 @@ impl Workflow for Watch {
 
     async fn run(self, flow: Flow) -> Result<String, Failure> {
         let id = flow.id();
-        let warm = || async move { Ok::<_, Failure>(ran(format!("{id}/warm")) >= 4) };
+        let warm = || async move { Ok(ran(format!("{id}/warm")) >= 4) };
         flow.wait_until("warm", warm).every(minutes(2)).timeout(hours(1)).await?;
-        let never = flow.wait_until("never", || async { Ok::<_, Failure>(false) });
+        let never = flow.wait_until("never", async || Ok(false));
         let never = never.every(minutes(10)).timeout(minutes(25)).await;
         Ok(never.expect_err("it never holds").class.into_owned())
     }
@@ -240,7 +237,7 @@ impl Workflow for Gate {
     type Error = Failure;
 
     async fn run(self, flow: Flow) -> Result<u32, Failure> {
-        let open = |more: Option<u32>| async move { Ok::<_, Failure>(more.filter(|more| *more > 2)) };
+        let open = |more: Option<u32>| async move { Ok(more.filter(|more| *more > 2)) };
         flow.continue_if("open", open).timeout(days(1)).await
     }
 }
@@ -287,7 +284,7 @@ impl Workflow for Invoices {
                 if cx.attempt() == 1 && tick.to_string().contains("-03-") {
                     return Err(Failure::retry("the printer is out of ink"));
                 }
-                Ok::<_, Failure>(ControlFlow::<u32>::Continue(()))
+                Ok(ControlFlow::<u32>::Continue(()))
             })
             .times(5)
             .await?;
@@ -298,7 +295,7 @@ impl Workflow for Invoices {
                     return Err(Failure::stop("never"));
                 }
                 match ran(format!("{id}/thirds")) {
-                    n if n >= 3 => Ok::<_, Failure>(ControlFlow::Break(3)),
+                    n if n >= 3 => Ok(ControlFlow::Break(3)),
                     _ => Ok(ControlFlow::Continue(())),
                 }
             })
@@ -416,7 +413,7 @@ impl Workflow for Count {
         if known != from {
             return Err(Failure::stop(format!("the context says {known} and the input {from}")));
         }
-        let next = flow.step("next", || async move { Ok::<_, Failure>(from + 1) }).await?;
+        let next = flow.step("next", || async move { Ok(from + 1) }).await?;
         flow.context().set("at", next)?;
         if next < 4 {
             return flow.continue_as_new(Count { from: next }).await;
@@ -457,7 +454,7 @@ impl Workflow for Notes {
         flow.context().set("outside", 1)?;
         flow.step_with("sets", |cx| async move {
             cx.set("inside", 20)?;
-            Ok::<_, Failure>(())
+            Ok(())
         })
         .await?;
         flow.sleep(days(1)).await;
@@ -465,7 +462,7 @@ impl Workflow for Notes {
         let first = flow.context().set_once("late", true)?;
         let inside: u32 = flow.context().get("inside")?.unwrap_or_default();
         let outside: u32 = flow.context().get("outside")?.unwrap_or_default();
-        flow.step("after", || async { Ok::<_, Failure>(()) }).await?;
+        flow.step("after", async || Ok(())).await?;
         Ok((inside + outside, once, first))
     }
 }
@@ -505,7 +502,7 @@ impl Workflow for Newest {
         let tick = |_, cx: StepCx| async move {
             let n = ran(format!("{}/ticks", cx.id()));
             cx.set("ticks", n)?;
-            Ok::<_, Failure>(ControlFlow::<()>::Continue(()))
+            Ok(ControlFlow::<()>::Continue(()))
         };
         flow.repeat("tick", hourly, tick).times(4).await?;
         flow.sleep(hours(1)).await;
@@ -513,7 +510,7 @@ impl Workflow for Newest {
         // A call that was skipped does not make the version of later code old.
         let (first, _late) = (flow.sleep(minutes(1)).name("first"), flow.sleep(minutes(2)).name("late"));
         flow.select("either", (first, flow.sleep(minutes(3)).name("slow"))).await;
-        flow.step("between", || async { Ok::<_, Failure>(()) }).await?;
+        flow.step("between", async || Ok(())).await?;
         Ok((get("x")?, get("ticks")?.min(4), flow.version("new", 7)))
     }
 }
@@ -555,7 +552,7 @@ impl Workflow for Trip {
     async fn run(self, flow: Flow) -> Result<(), Failure> {
         let id = flow.id();
         for part in ["hotel", "flight", "car"] {
-            flow.step("book", move || async move { Ok::<_, Failure>(part.to_owned()) })
+            flow.step("book", move || async move { Ok(part.to_owned()) })
                 .key(part)
                 .undo(move |part| async move {
                     ran(format!("{id}/undo/{part}"));
@@ -563,7 +560,7 @@ impl Workflow for Trip {
                     if part == "flight" && order == 2 {
                         return Err(Failure::retry("the line is busy"));
                     }
-                    Ok::<_, Failure>(())
+                    Ok(())
                 })
                 .await?;
         }
@@ -618,10 +615,10 @@ impl Workflow for TimeAndRandom {
 
     async fn run(self, flow: Flow) -> Result<bool, Failure> {
         let (now, one, two) = (flow.now(), flow.random(), flow.random());
-        let kept = flow.step("kept", move || async move { Ok::<_, Failure>((now, one, two)) }).await?;
+        let kept = flow.step("kept", move || async move { Ok((now, one, two)) }).await?;
         flow.sleep(days(2)).await;
         let later = flow.now();
-        let again = flow.step("again", move || async move { Ok::<_, Failure>(later) }).await?;
+        let again = flow.step("again", move || async move { Ok(later) }).await?;
         let at = later.plus(days(5));
         flow.sleep_until(at).name("until").await;
         let same = kept == (now, one, two) && one != two && again == later && flow.now() >= at;

@@ -43,7 +43,7 @@ impl Workflow for One {
     type Error = Failure;
 
     async fn run(self, flow: Flow) -> Result<u32, Failure> {
-        flow.step("one", || async { Ok::<_, Failure>(1) }).await
+        flow.step("one", async || Ok(1)).await
     }
 }
 
@@ -88,7 +88,7 @@ impl Machine for Kinds {
 
     async fn step(self, _cx: &MachineCx) -> Result<Next<Kinds>, Failure> {
         Ok(match self {
-            Kinds::Begin => Next::wait(Kinds::Then, signal("go")),
+            Kinds::Begin => Next::wait(Kinds::Then, "go"),
             Kinds::Then => Next::done(()),
         })
     }
@@ -110,21 +110,20 @@ impl Workflow for AsWorkflow {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_job_of_a_machine_is_not_run_as_a_workflow() {
     let store = On::Sqlite.fresh().await;
-    let engine =
-        Engine::open(&store.url).await.expect("opened").machine::<Kinds>().start().await.expect("started");
+    let engine = Engine::builder(&store.url).machine::<Kinds>().start().await.expect("started");
     let job = engine.submit(Kinds::Begin).await.expect("submitted");
     until("it waits", async || {
         engine.inspect().job(job.id()).await.expect("read").expect("the job exists").wait.is_some()
     })
     .await;
     engine.stop().await;
-    let other = Engine::open(&store.url).await.expect("opened").workflow::<AsWorkflow>();
+    let other = Engine::builder(&store.url).workflow::<AsWorkflow>();
     let checked = other.check().run(|_| true).await.expect("checked");
     assert_eq!(checked.broken.len(), 1, "{checked:?}");
     let other = other.start().await.expect("started");
     other.signal(job.id(), "go", ()).await.expect("sent");
     match other.result::<()>(job.id()).await {
-        Err(JobError::Failed { reason: Reason::Undecodable, failure }) => {
+        Err(JobError::Failed { reason: Reason::Undecodable, failure, .. }) => {
             let part = "in the state \"Then\" of a machine, and \"kinds\" is a workflow here";
             assert!(failure.message.contains(part), "{failure}");
         }

@@ -58,7 +58,7 @@ impl Workflow for Confession {
         let Confession { secret, run } = &self;
         let step = flow.step_with("step", |cx| async move {
             cx.set("in_step", secret)?;
-            Ok::<_, Failure>(secret.clone())
+            Ok(secret.clone())
         });
         let undo =
             |text: String| async move { if text == SECRET { Ok(()) } else { Err(Failure::stop("other")) } };
@@ -69,17 +69,16 @@ impl Workflow for Confession {
         let ticks = flow.repeat("ticks", hourly.clone(), |tick, cx| async move {
             cx.set("in_tick", format!("{secret} at {tick}"))?;
             cx.set("same_in_tick", secret)?;
-            Ok::<_, Failure>(ControlFlow::<()>::Continue(()))
+            Ok(ControlFlow::<()>::Continue(()))
         });
         ticks.times(13).await?;
         let in_tick: String = flow.context().get("in_tick")?.unwrap_or_default();
         assert!(in_tick.starts_with(SECRET), "{in_tick}");
-        let broken = flow.repeat("broken", hourly, |_, _| async move {
-            Ok::<_, Failure>(ControlFlow::Break(secret.clone()))
-        });
+        let broken =
+            flow.repeat("broken", hourly, |_, _| async move { Ok(ControlFlow::Break(secret.clone())) });
         assert_eq!(broken.await?.as_ref(), Some(secret));
         assert_eq!(&flow.signal::<String>("word").await?, secret);
-        let asked = flow.continue_if("asked", |text: Option<String>| async move { Ok::<_, Failure>(text) });
+        let asked = flow.continue_if("asked", |text: Option<String>| async move { Ok(text) });
         assert_eq!(&asked.await?, secret);
         let race = (flow.signal::<String>("first"), flow.sleep(days(9)));
         assert!(matches!(flow.select("race", race).await, First2::A(Ok(text)) if text == *secret));

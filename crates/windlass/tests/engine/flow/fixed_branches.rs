@@ -233,7 +233,7 @@ impl Machine for Paid {
 
     async fn step(self, cx: &MachineCx) -> Result<Next<Self>, Failure> {
         Ok(match self {
-            Paid::Begin => Next::wait(Paid::Wait, signal("payment")),
+            Paid::Begin => Next::wait(Paid::Wait, "payment"),
             Paid::Wait => {
                 let amount = cx.signal::<u64>("payment")?.ok_or_else(|| Failure::stop("no payment"))?;
                 cx.branch("items").chunk(2).spawn_each("item", 0..6_u64, One).open().await?;

@@ -39,7 +39,7 @@ impl Machine for Narrow {
 
     async fn step(self, cx: &MachineCx) -> Result<Next<Self>, Failure> {
         Ok(match self {
-            Narrow::Begin => Next::wait(Narrow::Fill, signal("fill")),
+            Narrow::Begin => Next::wait(Narrow::Fill, "fill"),
             Narrow::Fill => {
                 let of = cx.signal::<u64>("fill")?.ok_or_else(|| Failure::stop("no signal"))?;
                 cx.branch("small").in_flight(2).spawn_each("small", 0..of, Small).open().await?;
@@ -64,7 +64,7 @@ impl Workflow for Slow {
 
     async fn run(self, flow: Flow) -> Result<u64, Failure> {
         let (items, id) = (self.items, flow.id());
-        let source = windlass::stream(move || {
+        let source = windlass::StreamSource::new(move || {
             ran(format!("{id} opened"));
             futures_util::StreamExt::then(futures_util::stream::iter(0..items), async |n| {
                 tokio::time::sleep(Duration::from_millis(10)).await;
@@ -81,7 +81,7 @@ impl Workflow for Slow {
 }
 
 async fn engine(url: &str) -> Engine {
-    let engine = Engine::open(url).await.expect("opened").task::<Small>();
+    let engine = Engine::builder(url).task::<Small>();
     let engine = engine.machine::<Narrow>().workflow::<Slow>().queue("default", Pool::slots(1));
     engine.start().await.expect("started")
 }

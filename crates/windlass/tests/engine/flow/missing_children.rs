@@ -73,7 +73,7 @@ impl Workflow for Gated {
                 while let Some(child) = results.next().await? {
                     seen += child.result.map_err(Failure::stop)?;
                 }
-                Ok::<_, Failure>(seen)
+                Ok(seen)
             }
         });
         Ok((sum, seen.await?))
@@ -184,7 +184,7 @@ impl Workflow for Quorum {
 /// Items that are done are counted and can be read before their block has ended.
 async fn a_quorum_reads_items_of_blocks_that_still_run(on: On) {
     let store = on.fresh().await;
-    let engine = Engine::open(&store.url).await.expect("opened").task::<Slow>().workflow::<Quorum>();
+    let engine = Engine::builder(&store.url).task::<Slow>().workflow::<Quorum>();
     let engine = engine.start().await.expect("started");
     let run = RUNS.fetch_add(1, Ordering::Relaxed);
     let job = engine.submit(Quorum { run }).await.expect("submitted");

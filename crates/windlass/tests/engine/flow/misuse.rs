@@ -72,7 +72,7 @@ impl Workflow for Mistake {
             ForeignDuringAStep => {
                 let slow = flow.step("slow", || async {
                     tokio::time::sleep(Duration::from_millis(300)).await;
-                    Ok::<_, Failure>(())
+                    Ok(())
                 });
                 let (slow, ()) = tokio::join!(slow, tokio::time::sleep(Duration::from_millis(10)));
                 slow?;
@@ -81,14 +81,14 @@ impl Workflow for Mistake {
                 flow.step("outer", || async {
                     // Also if the error is ignored.
                     let _ = flow.step("inner", nothing).await;
-                    Ok::<_, Failure>(())
+                    Ok(())
                 })
                 .await?;
             }
             SleepInAStep => {
                 flow.step("outer", || async {
                     flow.sleep(days(1)).await;
-                    Ok::<_, Failure>(())
+                    Ok(())
                 })
                 .await?;
             }
@@ -96,7 +96,7 @@ impl Workflow for Mistake {
                 flow.step("outer", || async { flow.context().set("a", 1) }).await?;
             }
             TooLarge => {
-                flow.step("large", || async { Ok::<_, Failure>("x".repeat(2 << 20)) }).await?;
+                flow.step("large", async || Ok("x".repeat(2 << 20))).await?;
             }
             TooManySignals => {
                 let signals = (0..40).map(|n| flow.signal::<()>(&format!("s{n}")));
@@ -105,7 +105,7 @@ impl Workflow for Mistake {
             ContinueDuringAStep => {
                 let slow = flow.step("slow", || async {
                     tokio::time::sleep(Duration::from_millis(50)).await;
-                    Ok::<_, Failure>(())
+                    Ok(())
                 });
                 let _: (Result<(), Failure>, ()) =
                     tokio::join!(slow, flow.continue_as_new(Mistake::NameTwice));
@@ -154,7 +154,7 @@ async fn each_mistake_is_explained(on: On) {
         let job = lab.submit(mistake).await;
         lab.run().await;
         let failure = match lab.result(job).await {
-            Err(JobError::Failed { reason, failure }) => {
+            Err(JobError::Failed { reason, failure, .. }) => {
                 assert!(matches!(reason, Reason::Refused | Reason::Stopped), "{mistake:?}: {reason}");
                 failure
             }
@@ -179,11 +179,11 @@ impl Workflow for Correct {
     async fn run(self, flow: Flow) -> Result<u32, Failure> {
         flow.step("pause", || async {
             tokio::time::sleep(Duration::from_millis(20)).await;
-            Ok::<_, Failure>(())
+            Ok(())
         })
         .await?;
         flow.sleep(minutes(1)).await;
-        flow.step("seven", || async { Ok::<_, Failure>(7) }).await
+        flow.step("seven", async || Ok(7)).await
     }
 }
 
@@ -212,8 +212,7 @@ impl Workflow for Panics {
 
     async fn run(self, flow: Flow) -> Result<(u32, u32), Failure> {
         let id = flow.id();
-        let first =
-            flow.step("first", || async move { Ok::<_, Failure>(ran(format!("{id}/first"))) }).await?;
+        let first = flow.step("first", || async move { Ok(ran(format!("{id}/first"))) }).await?;
         if ran(format!("{id}/code")) < 3 {
             panic!("the code of the workflow is broken");
         }
@@ -221,7 +220,7 @@ impl Workflow for Panics {
             if cx.attempt() < 3 {
                 panic!("the step is broken");
             }
-            Ok::<_, Failure>(cx.attempt())
+            Ok(cx.attempt())
         });
         Ok((first, step.await?))
     }
@@ -264,8 +263,7 @@ impl Workflow for BlocksThread {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn code_that_blocks_its_thread_is_given_up() {
     let store = On::Sqlite.fresh().await;
-    let engine =
-        Engine::open(&store.url).await.expect("opened").workflow::<BlocksThread>().workflow::<Correct>();
+    let engine = Engine::builder(&store.url).workflow::<BlocksThread>().workflow::<Correct>();
     let engine =
         engine.config(Config::default()).queue("default", Pool::slots(4)).start().await.expect("started");
     let stuck = engine.submit(BlocksThread).await.expect("submitted");

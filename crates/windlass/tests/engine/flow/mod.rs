@@ -53,7 +53,7 @@ impl On {
     /// Runs a scenario with a crash at each of its commits.
     pub(crate) async fn crash<R, F, Fut>(
         self,
-        setup: impl Fn(Engine) -> Engine + Send + Sync + 'static,
+        setup: impl Fn(windlass::Builder) -> windlass::Builder + Send + Sync + 'static,
         scenario: F,
     ) -> CrashReport<R>
     where

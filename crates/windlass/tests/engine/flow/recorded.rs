@@ -36,7 +36,7 @@ impl Workflow for Fifty {
         ran(format!("{}/code", flow.id()));
         let mut sum = 0;
         for n in 0..50_u32 {
-            sum += flow.step("n", || async move { Ok::<_, Failure>(n) }).key(n).await?;
+            sum += flow.step("n", || async move { Ok(n) }).key(n).await?;
         }
         flow.sleep(days(1)).await;
         Ok(sum)
@@ -65,7 +65,7 @@ impl Workflow for Pure {
     async fn run(self, flow: Flow) -> Result<u32, Failure> {
         let mut sum = 0;
         for n in 0..10_u32 {
-            sum += flow.step("n", || async move { Ok::<_, Failure>(n) }).key(n).await?;
+            sum += flow.step("n", || async move { Ok(n) }).key(n).await?;
         }
         Ok(sum)
     }
@@ -90,7 +90,7 @@ impl Workflow for Plant {
 
     async fn run(self, flow: Flow) -> Result<(), Failure> {
         flow.context().set("height", 7)?;
-        flow.step("grow", || async { Ok::<_, Failure>(()) }).await
+        flow.step("grow", async || Ok(())).await
     }
 }
 
@@ -108,7 +108,7 @@ impl Workflow for Gardener {
         let plant = flow.child_id("plant", None).ok_or_else(|| Failure::stop("no plant"))?;
         let measured = flow.step_with("measure", move |cx| async move {
             let context = cx.context_of(plant).await?;
-            Ok::<_, Failure>(context.get("height").and_then(|height| height.as_u64()).unwrap_or_default())
+            Ok(context.get("height").and_then(|height| height.as_u64()).unwrap_or_default())
         });
         let height = measured.await?;
         flow.sleep(days(1)).await;
@@ -208,7 +208,7 @@ async fn errors_keep_their_type(on: On) {
     let job = lab.submit(Pay).await;
     lab.run().await;
     match lab.result(job).await {
-        Err(JobError::Failed { reason: Reason::Stopped, failure }) => {
+        Err(JobError::Failed { reason: Reason::Stopped, failure, .. }) => {
             assert_eq!(failure.detail::<PayError>(), Some(PayError::Declined { limit: 20 }));
             assert_eq!(failure.class, "pay");
         }
@@ -227,7 +227,7 @@ impl Workflow for Secret {
     async fn run(self, flow: Flow) -> Result<String, Failure> {
         let step = flow.step_with("step", |cx| async move {
             cx.set("inner", "secret")?;
-            Ok::<_, Failure>("secret".to_owned())
+            Ok("secret".to_owned())
         });
         let step = step.await?;
         flow.context().set("outer", "secret")?;
@@ -269,7 +269,7 @@ impl Workflow for Concurrent {
                 while times(format!("{id}/answered")) == 0 {
                     tokio::time::sleep(Duration::from_millis(5)).await;
                 }
-                Ok::<_, Failure>("slow".to_owned())
+                Ok("slow".to_owned())
             })
             .await
         };
@@ -277,10 +277,10 @@ impl Workflow for Concurrent {
             let question: String = flow.signal("ask").await?;
             flow.step("answer", || async move {
                 ran(format!("{id}/answered"));
-                Ok::<_, Failure>(())
+                Ok(())
             })
             .await?;
-            Ok::<_, Failure>(question)
+            Ok(question)
         };
         let (slow, asked) = futures_util::future::try_join(slow, asked).await?;
         Ok(vec![slow, asked])
@@ -289,13 +289,7 @@ impl Workflow for Concurrent {
 
 async fn a_slow_step_does_not_delay_a_concurrent_wait(on: On) {
     let store = on.fresh().await;
-    let engine = Engine::open(&store.url)
-        .await
-        .expect("opened")
-        .workflow::<Concurrent>()
-        .start()
-        .await
-        .expect("started");
+    let engine = Engine::builder(&store.url).workflow::<Concurrent>().start().await.expect("started");
     let job = engine.submit(Concurrent).await.expect("submitted");
     tokio::time::sleep(Duration::from_millis(50)).await;
     job.signal("ask", "quick").await.expect("sent");
@@ -362,7 +356,7 @@ impl Workflow for Ended {
         let failed = flow.repeat("hourly", hourly, tick).on_error(windlass::OnError::Fail).await;
         let failed = failed.expect_err("its tick fails").message;
         let number = flow.random();
-        let kept = flow.step("kept", move || async move { Ok::<_, Failure>(number) }).await?;
+        let kept = flow.step("kept", move || async move { Ok(number) }).await?;
         flow.sleep(days(3)).await;
         Ok((failed, kept == number))
     }

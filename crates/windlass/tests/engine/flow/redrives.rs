@@ -3,7 +3,8 @@
 use std::{collections::BTreeSet, sync::Mutex};
 
 use windlass::{
-    Error, Item, RedriveProgress, SkipReason, State,
+    Error, State,
+    operate::{Item, RedriveProgress, SkipReason},
     prelude::*,
     store::ChildStates,
     testing::{Lab, LabJob},
@@ -78,7 +79,7 @@ impl Workflow for Pieces {
     }
 }
 
-fn kinds(engine: Engine) -> Engine {
+fn kinds(engine: windlass::Builder) -> windlass::Builder {
     engine.task::<Piece>().workflow::<Pieces>()
 }
 
@@ -124,7 +125,8 @@ async fn failed_children_are_redriven(on: On) {
         let (redriven, _) = redrive(&lab, job, None).await;
         assert_eq!(redriven, RedriveProgress::default());
         let engine = lab.engine().await;
-        let filter = windlass::AuditFilter { subject: Some(job.id().to_string()), ..Default::default() };
+        let filter =
+            windlass::operate::AuditFilter { subject: Some(job.id().to_string()), ..Default::default() };
         let audit = engine.inspect().audit(&filter).await.expect("audit");
         let actions: Vec<&str> = audit.iter().rev().map(|entry| entry.action.as_str()).collect();
         assert_eq!(

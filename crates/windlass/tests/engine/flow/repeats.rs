@@ -49,7 +49,7 @@ impl Workflow for Beats {
             if ticks.last() != Some(&tick) {
                 ticks.push(tick);
             }
-            Ok::<_, Failure>(ControlFlow::Continue(()))
+            Ok(ControlFlow::Continue(()))
         });
         if let Some(catch_up) = self.catch_up {
             beats = beats.catch_up(catch_up);
@@ -210,7 +210,7 @@ impl Workflow for Third {
             let n =
                 if n == 1 { super::ran(format!("{id}/count")) } else { super::times(format!("{id}/count")) };
             cx.set("count", n)?;
-            Ok::<_, Failure>(if n < 3 { ControlFlow::Continue(()) } else { ControlFlow::Break(n) })
+            Ok(if n < 3 { ControlFlow::Continue(()) } else { ControlFlow::Break(n) })
         });
         let last = last.await?;
         flow.sleep(days(1)).await;

@@ -33,7 +33,7 @@ impl Workflow for Books {
         let book = async |name: &'static str| {
             let step = flow.step(name, move || async move {
                 ran(format!("{id}/{name}"));
-                Ok::<_, Failure>(())
+                Ok(())
             });
             let undo = move |()| async move {
                 match (name, ran(format!("{id}/undo {name}"))) {
@@ -139,7 +139,7 @@ impl Workflow for Asks {
                 if ran(format!("{id}/{name}")) != answers {
                     std::future::pending::<()>().await;
                 }
-                Ok::<_, Failure>(())
+                Ok(())
             });
             let undo = move |()| async move {
                 match ran(format!("{id}/undo {name}")) {

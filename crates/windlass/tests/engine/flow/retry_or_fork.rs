@@ -23,11 +23,10 @@ impl Workflow for Asking {
 
     async fn run(self, flow: Flow) -> Result<String, Failure> {
         let (id, how) = (flow.id(), self.how.as_str());
-        flow.step("prepare", || async { Ok::<_, Failure>(()) }).await?;
+        flow.step("prepare", async || Ok(())).await?;
         if how == "undone" {
-            let reserved =
-                flow.step("reserve", move || async move { Ok::<_, Failure>(ran(format!("{id}/reserve"))) });
-            reserved.undo(|_: u32| async { Ok::<_, Failure>(()) }).await?;
+            let reserved = flow.step("reserve", move || async move { Ok(ran(format!("{id}/reserve"))) });
+            reserved.undo(|_: u32| async { Ok(()) }).await?;
         }
         let ask = flow.step_with("ask", |cx| async move {
             // The answer is no, except for forks.
@@ -40,7 +39,7 @@ impl Workflow for Asking {
         match (ask.key("may I?").await, how) {
             (Ok(answer), _) if answer == "yes" => Ok(answer),
             (Err(_), "handled") => {
-                flow.step("apologise", || async { Ok::<_, Failure>(()) }).await?;
+                flow.step("apologise", async || Ok(())).await?;
                 Err(Failure::stop("no answer, no deal"))
             }
             (Err(failure), _) => Err(failure),
@@ -58,7 +57,7 @@ async fn suggested(lab: &Lab, job: JobId) -> String {
 }
 
 /// Forks a job and runs the fork, which gets a yes, to its end.
-async fn forked(lab: &Lab, fork: windlass::Fork, job: JobId) -> JobId {
+async fn forked(lab: &Lab, fork: windlass::operate::Fork, job: JobId) -> JobId {
     let engine = lab.engine().await;
     engine.control("test").pause_queue("default").await.expect("paused");
     let id = fork.run(job).await.expect("forked");

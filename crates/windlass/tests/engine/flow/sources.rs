@@ -210,9 +210,9 @@ impl Workflow for Forked {
 
     async fn run(self, flow: Flow) -> Result<i64, Failure> {
         flow.branch("orders").spawn_each("order", 1..4_i64, |n| Order { id: n, total: n }).await?;
-        flow.step("between", || async { Ok::<_, Failure>(()) }).await?;
+        flow.step("between", async || Ok(())).await?;
         let sum = flow.merge_branch("orders").reduce(0, |sum: i64, n: i64| sum + n).await?;
-        flow.step("after", move || async move { Ok::<_, Failure>(sum) }).await
+        flow.step("after", move || async move { Ok(sum) }).await
     }
 }
 

@@ -126,7 +126,7 @@ impl Workflow for Packs {
                     while let Some(child) = results.next().await? {
                         sum += child.result.unwrap_or(1_000);
                     }
-                    Ok::<_, Failure>(sum)
+                    Ok(sum)
                 }
             })
             .await?;
@@ -183,7 +183,7 @@ impl Workflow for Streams {
 
     async fn run(self, flow: Flow) -> Result<u64, Failure> {
         let bad = self.bad;
-        let source = stream(|| futures_util::stream::iter(0..12_u64));
+        let source = windlass::StreamSource::new(|| futures_util::stream::iter(0..12_u64));
         let branch = flow.branch("streamed").chunk(5).spawn_each("n", source, move |n| match bad {
             // A class that the engine has for failures of its store, too.
             Some(bad) if n == bad => Err(Failure::stop(format!("item {n} is bad")).class("store")),
@@ -332,9 +332,9 @@ impl Workflow for Changing {
 
     async fn run(self, flow: Flow) -> Result<(), Failure> {
         let id = flow.id();
-        let pay = flow.step("pay", || async { Ok::<_, Failure>(()) }).undo(move |()| async move {
+        let pay = flow.step("pay", async || Ok(())).undo(move |()| async move {
             ran(format!("{id}/refund"));
-            Ok::<_, Failure>(())
+            Ok(())
         });
         pay.await?;
         let length = u64::from(LENGTH.load(Ordering::SeqCst));
@@ -342,7 +342,7 @@ impl Workflow for Changing {
         let branch = flow.branch("changing").in_flight(5);
         let merged = branch.spawn_each("n", 0..length, move |n| Held(n + shift)).automerge().await;
         if merged.is_err() {
-            flow.step("handle", || async { Ok::<_, Failure>(()) }).await?;
+            flow.step("handle", async || Ok(())).await?;
         }
         merged.map(drop)
     }
@@ -370,7 +370,7 @@ async fn a_source_that_changes_diverges(on: On) {
         }
         lab.run().await;
         match lab.result(job).await.expect_err("diverged") {
-            JobError::Failed { reason: Reason::Diverged, failure } => {
+            JobError::Failed { reason: Reason::Diverged, failure, .. } => {
                 let error = failure.to_string();
                 assert!(error.contains(text) && error.contains("yields other items than before"), "{error}");
             }
@@ -426,7 +426,7 @@ async fn a_source_of_a_machine_that_changes_diverges(on: On) {
     ran(format!("{}/deployed", job.id()));
     lab.run().await;
     match lab.result(job).await.expect_err("diverged") {
-        JobError::Failed { reason: Reason::Diverged, failure } => {
+        JobError::Failed { reason: Reason::Diverged, failure, .. } => {
             assert!(failure.message.contains("now it ends after 2 items"), "{failure}");
         }
         other => panic!("{other:?}"),

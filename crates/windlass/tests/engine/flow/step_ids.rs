@@ -51,11 +51,11 @@ impl Workflow for Many {
         for (name, key) in STEPS {
             let step = flow.step_with(name, move |cx| async move {
                 note_id(id, cx.step_id());
-                Ok::<_, Failure>(())
+                Ok(())
             });
             let step = step.undo_with(move |cx, ()| async move {
                 note_id(id, &cx.undo_id());
-                Ok::<_, Failure>(())
+                Ok(())
             });
             match key {
                 Some(key) => step.key(key).await?,

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use windlass::{
-    AnyError, JobError,
+    Failure, JobError,
     prelude::*,
     store::{postgres::Options, rusqlite::Connection, tokio_postgres},
     testing::Lab,
@@ -37,7 +37,7 @@ impl Workflow for Book {
                                 let sql = "insert into bookings (job, thing) values ($1, $2)";
                                 tx.execute(sql, &[&id, &thing]).await?;
                                 let sql = "select count(*) from bookings where job = $1";
-                                Ok::<i64, AnyError>(tx.query_one(sql, &[&id]).await?.get(0))
+                                Ok::<i64, Failure>(tx.query_one(sql, &[&id]).await?.get(0))
                             })
                         })
                         .await
@@ -47,7 +47,7 @@ impl Workflow for Book {
                         .in_sqlite(move |tx| {
                             tx.execute("insert into bookings (job, thing) values (?1, ?2)", (&id, thing))?;
                             let sql = "select count(*) from bookings where job = ?1";
-                            Ok::<i64, AnyError>(tx.query_row(sql, [&id], |row| row.get(0))?)
+                            Ok::<i64, Failure>(tx.query_row(sql, [&id], |row| row.get(0))?)
                         })
                         .await
                 }
@@ -148,10 +148,10 @@ impl Workflow for Wrong {
                 let inner = flow.clone();
                 transaction
                     .in_sqlite(move |_| {
-                        let step = inner.step("inner", || async { Ok::<_, Failure>(()) });
+                        let step = inner.step("inner", async || Ok(()));
                         // Polled once, as block_on would.
                         let _ = futures_util::FutureExt::now_or_never(step);
-                        Ok::<_, Failure>(1)
+                        Ok(1)
                     })
                     .await
             }
@@ -162,7 +162,7 @@ impl Workflow for Wrong {
                             .map_err(Failure::stop)?;
                         panic!("in the middle of it");
                         #[expect(unreachable_code, reason = "it gives the closure its type")]
-                        Ok::<_, Failure>(1)
+                        Ok(1)
                     })
                     .await
             }
@@ -176,7 +176,7 @@ impl Workflow for Wrong {
                     .await
             }
             _ => {
-                let tx = transaction.in_postgres(|_| Box::pin(async { Ok::<_, Failure>(1) }));
+                let tx = transaction.in_postgres(|_| Box::pin(async { Ok(1) }));
                 tx.await
             }
         }

@@ -52,7 +52,7 @@ impl Workflow for Booking {
             let book = flow
                 .step("book", move || async move {
                     ran(format!("{id}/book/{part}"));
-                    Ok::<_, Failure>(part.to_owned())
+                    Ok(part.to_owned())
                 })
                 .key(part)
                 .retry(Retry::times(2))
@@ -68,7 +68,7 @@ impl Workflow for Booking {
                 flow.step_with("slow", |cx| async move {
                     ran(format!("{}/slow", cx.id()));
                     cx.cancelled().await;
-                    Ok::<_, Failure>(())
+                    Ok(())
                 })
                 .await?;
             }
@@ -156,7 +156,7 @@ async fn an_undo_that_fails_does_not_prevent_the_others(on: On) {
     let job = lab.submit(Booking { ends: "stuck".into() }).await;
     lab.run().await;
     match lab.result(job).await {
-        Err(JobError::Failed { reason: Reason::Stopped, failure }) => {
+        Err(JobError::Failed { reason: Reason::Stopped, failure, .. }) => {
             let text = "no money; not undone: \"book\" with key \"flight\" (nobody answers)";
             assert_eq!(failure.message, text);
         }
@@ -226,11 +226,10 @@ impl Workflow for Pair {
         let id = flow.id();
         // Both end in the same commit, the failure first.
         let fails = flow.step("fails", || async { Err::<(), _>(Failure::stop("no")) });
-        let charge =
-            flow.step("charge", || async { Ok::<_, Failure>(7) }).undo(move |amount: u32| async move {
-                ran(format!("{id}/refund/{amount}"));
-                Ok::<_, Failure>(())
-            });
+        let charge = flow.step("charge", async || Ok(7)).undo(move |amount: u32| async move {
+            ran(format!("{id}/refund/{amount}"));
+            Ok(())
+        });
         futures_util::future::try_join(fails, charge).await?;
         Ok(())
     }
@@ -256,10 +255,10 @@ impl Workflow for Twice {
 
     async fn run(self, flow: Flow) -> Result<(), Failure> {
         let id = flow.id();
-        flow.step("charge", || async { Ok::<_, Failure>(()) })
+        flow.step("charge", async || Ok(()))
             .undo(move |()| async move {
                 ran(format!("{id}/refund"));
-                Ok::<_, Failure>(())
+                Ok(())
             })
             .await?;
         Err(Failure::stop("no"))
@@ -288,7 +287,7 @@ impl Workflow for Late {
 
     async fn run(self, flow: Flow) -> Result<(), Failure> {
         let id = flow.id();
-        flow.step("charge", || async { Ok::<_, Failure>(()) })
+        flow.step("charge", async || Ok(()))
             .retry(Retry::times(3).backoff(days(1), days(1)))
             .undo(move |()| async move {
                 match ran(format!("{id}/refund")) {
@@ -335,18 +334,18 @@ impl Workflow for Trip {
         let paid = async |name: &'static str| {
             let step = flow.step(name, move || async move {
                 ran(format!("{id}/{name}"));
-                Ok::<_, Failure>(name.to_owned())
+                Ok(name.to_owned())
             });
             let undo = move |name: String| async move {
                 ran(format!("{id}/undo {name}"));
-                Ok::<_, Failure>(())
+                Ok(())
             };
             let has_no_undo = changed && self.changed == "undo removed" && name == "charge";
             if has_no_undo { step.await } else { step.undo(undo).await }
         };
         let hotel = paid("hotel").await?;
         if changed && self.changed == "before" {
-            flow.step("ask", || async { Ok::<_, Failure>(()) }).await?;
+            flow.step("ask", async || Ok(())).await?;
         }
         let money = paid(if changed && self.changed == "renamed" { "pay" } else { "charge" }).await?;
         flow.signal::<()>("go").await?;
@@ -400,7 +399,7 @@ async fn a_renamed_step_is_named_as_not_undone_when_the_job_fails(on: On) {
     lab.run().await;
     let id = job.id();
     match lab.result(job).await {
-        Err(JobError::Failed { reason: Reason::Stopped, failure }) => {
+        Err(JobError::Failed { reason: Reason::Stopped, failure, .. }) => {
             assert!(failure.message.starts_with("no seats for hotel and pay; "), "{failure}");
             names_step_not_undone(&lab, job, &failure.message).await;
         }
@@ -443,7 +442,7 @@ async fn a_step_that_lost_its_undo_is_named_as_not_undone(on: On) {
     lab.signal(job, "go", ()).await;
     lab.run().await;
     match lab.result(job).await {
-        Err(JobError::Failed { reason: Reason::Stopped, failure }) => {
+        Err(JobError::Failed { reason: Reason::Stopped, failure, .. }) => {
             assert!(failure.message.starts_with("no seats for hotel and charge; "), "{failure}");
             names_step_not_undone(&lab, job, &failure.message).await;
         }
@@ -466,7 +465,7 @@ impl Workflow for HardToUndo {
         for name in ["slow", "stuck"] {
             flow.step(name, move || async move {
                 ran(format!("{id}/{name}"));
-                Ok::<_, Failure>(())
+                Ok(())
             })
             .retry(Retry::times(2).backoff(hours(1), hours(1)))
             .undo(move |()| async move {
@@ -532,7 +531,7 @@ impl Workflow for Keyed {
         let id = flow.id();
         flow.step_with("plain", move |cx| async move {
             note_id(id, "plain", cx.step_id());
-            Ok::<_, Failure>(())
+            Ok(())
         })
         .await?;
         flow.step_with("charge", move |cx| async move {

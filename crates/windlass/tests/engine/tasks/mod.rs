@@ -77,7 +77,7 @@ impl From<TaskError> for Failure {
 }
 
 async fn engine(url: &str) -> Engine {
-    Engine::open(url).await.expect("opened").task::<Do>()
+    Engine::builder(url).task::<Do>()
 }
 
 async fn started(url: &str) -> Engine {

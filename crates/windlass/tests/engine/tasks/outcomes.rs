@@ -110,7 +110,7 @@ async fn an_attempt_that_blocks_its_thread_is_given_up(url: &str) {
     let (error, ()) = tokio::join!(job.result(), lost);
     let error = error.expect_err("given up");
     assert!(
-        matches!(&error, JobError::Failed { reason: Reason::Timeout, failure } if failure.message.contains("blocks its thread")),
+        matches!(&error, JobError::Failed { reason: Reason::Timeout, failure, .. } if failure.message.contains("blocks its thread")),
         "{error}"
     );
     until("the slot is back", async || engine.counts().lost_slots == 0).await;
@@ -150,14 +150,14 @@ impl Task for Big {
 }
 
 async fn an_output_that_is_too_large_fails_only_its_own_job(url: &str) {
-    let engine = Engine::open(url).await.expect("opened").task::<Big>();
+    let engine = Engine::builder(url).task::<Big>();
     let jobs = engine.submit_all([Big(10), Big(2 << 20), Big(20)]).await.expect("submitted");
     let engine = engine.start().await.expect("started");
     assert_eq!(engine.result::<String>(jobs[0].id).await.expect("done").len(), 10);
     assert_eq!(engine.result::<String>(jobs[2].id).await.expect("done").len(), 20);
     let error = engine.result::<String>(jobs[1].id).await.expect_err("failed");
     assert!(
-        matches!(&error, JobError::Failed { reason: Reason::Refused, failure } if failure.message.contains("WINDLASS_LIMIT_PAYLOAD")),
+        matches!(&error, JobError::Failed { reason: Reason::Refused, failure, .. } if failure.message.contains("WINDLASS_LIMIT_PAYLOAD")),
         "{error}"
     );
     engine.stop().await;

@@ -95,8 +95,7 @@ impl Task for RunsUntilStopped {
 async fn long_suspects_do_not_wait_for_each_other(url: &str) {
     let store = usize::from(url.starts_with("sqlite"));
     let config = Config { drain: Duration::ZERO, ..Config::default() };
-    let engine =
-        Engine::open(url).await.expect("opened").task::<RunsUntilStopped>().task::<Do>().config(config);
+    let engine = Engine::builder(url).task::<RunsUntilStopped>().task::<Do>().config(config);
     engine.submit_all((0..3).map(|_| RunsUntilStopped(store))).await.expect("submitted");
     make_suspects(&engine, "runs_until_stopped", 3).await;
     let engine = engine.start().await.expect("started");

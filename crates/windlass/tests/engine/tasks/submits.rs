@@ -47,7 +47,7 @@ async fn jobs_run_by_priority_and_after_their_delay(url: &str) {
         }
     }
     let me = url.len();
-    let engine = Engine::open(url).await.expect("opened").task::<Note>().queue("default", Pool::slots(1));
+    let engine = Engine::builder(url).task::<Note>().queue("default", Pool::slots(1));
     let submit = async |n: u64, priority: i16, ms: u64| {
         let job = engine.submit(Note(me, n)).priority(priority).delay(Duration::from_millis(ms));
         job.await.expect("submitted").id()

@@ -52,7 +52,7 @@ impl Task for Count {
 async fn many_jobs_run_exactly_once(url: &str) {
     let base = if url.starts_with("sqlite") { 1_000_000 } else { 2_000_000 };
     let n = 20_000;
-    let engine = Engine::open(url).await.expect("opened").task::<Count>();
+    let engine = Engine::builder(url).task::<Count>();
     engine.submit_all((base..base + n).map(|n| Count { n })).await.expect("submitted");
     let engine = engine.start().await.expect("started");
     until("all are done", async || engine.counts().committed == n).await;
@@ -90,7 +90,7 @@ async fn several_engines_share_a_store(url: &str) {
     let mut engines = Vec::new();
     for n in 0..4 {
         let config = Config { name: format!("engine {n}"), ..Config::default() };
-        let engine = Engine::open(url).await.expect("opened").task::<Tick>().config(config);
+        let engine = Engine::builder(url).task::<Tick>().config(config);
         engines.push(engine.queue("default", Pool::slots(8)).start().await.expect("started"));
     }
     engines[0].submit_all((0..3_000).map(|_| Tick(store))).await.expect("submitted");

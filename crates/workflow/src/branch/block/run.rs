@@ -219,7 +219,7 @@ impl RunningBlock<'_> {
             Some(keys) => ItemKey::Text(keys.get(index).cloned().unwrap_or_default()),
             None => ItemKey::Number(self.items.first + index as u64),
         };
-        TaskCx::item(Arc::clone(&self.attempt), BlockItem { member, spawn, key })
+        TaskCx::item(Arc::clone(&self.attempt), BlockItem { member, spawn, key }, Arc::clone(&self.services))
     }
 
     /// Records how the attempt at an item ended. `started_at` is `None` if the item ended in its first poll.
@@ -316,9 +316,7 @@ fn item_outcome(result: Result<ItemResult, Box<dyn std::any::Any + Send>>) -> It
     match result {
         Ok(Ok(result)) => ItemOutcome::Returned(result),
         Ok(Err(failure)) => ItemOutcome::Failed(failure),
-        Err(panic) => {
-            ItemOutcome::Failed(Failure::retry(crate::workflow::panic_text(&*panic)).class(class::PANIC))
-        }
+        Err(panic) => ItemOutcome::Failed(Failure::of_panic(&*panic)),
     }
 }
 

@@ -1,0 +1,75 @@
+//! Conversion of `anyhow::Error` into failures.
+//!
+//! `anyhow` hides the type of an error, and with it the conversion that its author wrote. Types that are registered are found again.
+
+use std::{
+    fmt::{Debug, Display},
+    sync::{PoisonError, RwLock},
+};
+
+use super::Failure;
+
+/// Takes its error out of an `anyhow::Error` and converts it; returns other errors as they are.
+type Convert = fn(anyhow::Error) -> Result<Failure, anyhow::Error>;
+
+static KNOWN: RwLock<Vec<Convert>> = RwLock::new(Vec::new());
+
+/// Makes failures of an error type that is inside an `anyhow::Error`, in this process, by its own conversion.
+pub fn register<E: Into<Failure> + Display + Debug + Send + Sync + 'static>() {
+    let convert: Convert = |error| error.downcast::<E>().map(Into::into);
+    KNOWN.write().unwrap_or_else(PoisonError::into_inner).push(convert);
+}
+
+impl From<anyhow::Error> for Failure {
+    /// A `Failure` inside, or an error of a registered type, decides what follows, with the message of the whole error. Any other
+    /// error is worth another attempt.
+    fn from(error: anyhow::Error) -> Failure {
+        let message = format!("{error:#}");
+        let known = match error.downcast::<Failure>() {
+            Ok(failure) => Ok(failure),
+            Err(error) => {
+                let known = KNOWN.read().unwrap_or_else(PoisonError::into_inner);
+                known.iter().fold(Err(error), |result, convert| result.or_else(convert))
+            }
+        };
+        match known {
+            Ok(failure) if message.ends_with(&failure.message) => Failure { message, ..failure },
+            Ok(failure) => failure,
+            Err(error) => Failure::of_error(error.as_ref()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use anyhow::Context;
+
+    #[derive(Debug)]
+    struct Declined;
+
+    impl Display for Declined {
+        fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+            f.write_str("the card was declined")
+        }
+    }
+
+    impl std::error::Error for Declined {}
+
+    impl From<Declined> for Failure {
+        fn from(error: Declined) -> Failure {
+            Failure::stop(error).class("declined")
+        }
+    }
+
+    #[test]
+    fn a_failure_or_a_registered_error_inside_decides_and_the_context_is_kept() {
+        let failure: Failure = anyhow::Error::new(Failure::stop("no").class("mine")).into();
+        assert_eq!(failure, Failure::stop("no").class("mine"));
+        let declined = || Err::<(), _>(Declined).context("paying order 7").expect_err("declined");
+        assert_eq!(Failure::from(declined()), Failure::retry("paying order 7: the card was declined"));
+        register::<Declined>();
+        let expected = Failure::stop("paying order 7: the card was declined").class("declined");
+        assert_eq!(Failure::from(declined()), expected);
+    }
+}
