@@ -92,15 +92,12 @@ impl Change {
     }
 
     /// Returns one of its children with its parent set, and with how its end reaches this job: the wait counts it, a signal reports
-    /// it, or its branch counts it.
+    /// it, its branch counts it, or, if it is detached, nothing does.
     pub fn child(&self, job: &NewJob) -> NewJob {
         let signals_end = self.writes.as_ref().is_some_and(|step| step.signal_child_ends);
         let parent_rev = if signals_end { Rev::SIGNALLED } else { Rev(self.rev.0 + 1) };
-        NewJob {
-            parent: Some(self.job),
-            parent_rev: Some(parent_rev).filter(|_| job.branch_position.is_none()),
-            ..job.clone()
-        }
+        let reports_end = job.branch_position.is_none() && job.parent_rev != Some(Rev::DETACHED);
+        NewJob { parent: Some(self.job), parent_rev: Some(parent_rev).filter(|_| reports_end), ..job.clone() }
     }
 
     /// Returns the changes that record the first attempts at promoted items: an item that failed in its block becomes a job of its

@@ -120,6 +120,8 @@ pub struct Rev(pub i32);
 impl Rev {
     /// As a child's `parent_rev`: the end of the child is sent to its parent as a signal instead of being counted.
     pub const SIGNALLED: Rev = Rev(-1);
+    /// Of a child that a commit submits: its end is not reported to the parent. It is never stored.
+    pub const DETACHED: Rev = Rev(-2);
 }
 
 /// A worker's number for one of its claims, counted from 1. A claim that is repeated under the same number returns the same

@@ -16,6 +16,7 @@ use super::{
     core::Core,
     fault::{misuse, source_location},
     journal::CallEnd,
+    made::Unawaited,
     merge::{MergeCall, Reduce, Reducing},
     parts::{Part, PartError, Parts, RawParts, number_of},
     state::BranchState,
@@ -32,11 +33,13 @@ pub struct Branch {
     core: Arc<Core>,
     line: &'static Location<'static>,
     plan: Plan,
+    unawaited: Unawaited,
 }
 
 impl Branch {
     pub(super) fn new(core: &Arc<Core>, name: &str, line: &'static Location<'static>) -> Branch {
-        Branch { core: Arc::clone(core), line, plan: Plan::new(name) }
+        let unawaited = Unawaited::new(core, CallKind::Branch, line);
+        Branch { core: Arc::clone(core), line, plan: Plan::new(name), unawaited }
     }
 
     /// Spawns one child.
@@ -45,7 +48,7 @@ impl Branch {
         self
     }
 
-    /// Spawns a child for each item of a source: an iterator or range, a [`crate::stream`], or [`crate::Rows`] of a table of
+    /// Spawns a child for each item of a source: an iterator or range, a stream ([`crate::StreamSource`]), or [`crate::Rows`] of a table of
     /// yours. The closure returns a job of any kind, a [`crate::Child`] with settings of its own, or a `Result` of either; the
     /// kinds may differ from item to item.
     pub fn spawn_each<S, F, C, M>(mut self, name: &str, source: S, child: F) -> Branch
@@ -102,7 +105,8 @@ impl IntoFuture for Branch {
     type IntoFuture = Spawning;
 
     fn into_future(self) -> Spawning {
-        let Branch { core, line, plan } = self;
+        let Branch { core, line, plan, mut unawaited } = self;
+        unawaited.disarm();
         let (name, fault) = (plan.name.clone(), plan.check().err());
         let (limit, services, job) = (plan.in_flight, Arc::clone(&core.services), core.job.id);
         let mut plan = Some(plan);
@@ -278,10 +282,13 @@ impl IntoFuture for Merging {
     type IntoFuture = Boxed<'static, Result<Merged, Failure>>;
 
     fn into_future(self) -> Self::IntoFuture {
-        let (spawning, merging) = (self.branch.into_future(), self.call.into_future());
+        let Merging { branch, mut call } = self;
+        // Not awaited if the branch cannot be filled.
+        call.unawaited.disarm();
+        let spawning = branch.into_future();
         Box::pin(async move {
             spawning.await?;
-            merging.await
+            call.await
         })
     }
 }

@@ -22,6 +22,8 @@ pub(super) struct Call {
     pub(super) context_sets: Vec<(String, Value)>,
     /// The signal that its body was started with.
     pub(super) signal: Option<Signal>,
+    /// Whether nobody waits for its end: it is a child, and ends when it is submitted.
+    pub(super) detached: bool,
 }
 
 #[derive(Debug)]
@@ -128,6 +130,8 @@ pub(super) struct CallSpec<'a> {
     pub(super) key: Option<&'a str>,
     pub(super) line: &'static Location<'static>,
     pub(super) start: Start,
+    /// Whether nobody waits for its end.
+    pub(super) detached: bool,
 }
 
 /// The open calls, by index. An index is used again after its call was removed.

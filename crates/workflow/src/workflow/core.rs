@@ -1,6 +1,6 @@
 //! The state that a running workflow's code and its driver share.
 //!
-//! Every durable call registers here when it is first polled. From then on its future only checks whether the driver has
+//! Every durable call registers here when it is first polled, or, if it has no body, when it was made. From then on its future only checks whether the driver has
 //! delivered its end. The driver delivers one end at a time, in the order of the journal, on the first run as on every replay:
 //! so whatever the code makes of several calls at once (`join!`, `select!`), it makes the same of them each time.
 
@@ -28,6 +28,7 @@ use super::{
     context::Value,
     fault::nested,
     journal::{CallEnd, Ident, Journal, RetryState},
+    made::Made,
     state::{NOW, RESUMED, RunState},
 };
 use crate::{codec::Codecs, machine::Services};
@@ -45,6 +46,8 @@ pub(crate) struct Core {
     pub(super) services: Arc<Services>,
     pub(super) one_commit: bool,
     state: Mutex<RunState>,
+    /// The calls that were made since the code was last polled.
+    pub(super) made: Mutex<Vec<Made>>,
     /// Wakes the driver.
     driver: AtomicWaker,
     /// Whether something other than a durable call woke the code.
@@ -68,6 +71,7 @@ impl Core {
             services,
             one_commit,
             state: Mutex::new(state),
+            made: Mutex::default(),
             driver: AtomicWaker::new(),
             foreign_wake: AtomicBool::new(false),
             repoll: AtomicBool::new(false),
@@ -141,10 +145,13 @@ impl Core {
     /// the future never completes.
     pub(super) fn register(&self, call: CallSpec<'_>) -> Option<usize> {
         let mut state = self.lock();
-        let CallSpec { call_kind, name, key, line, start } = call;
+        let CallSpec { call_kind, name, key, line, start, detached } = call;
         match state.check_call(call_kind, name, key, line) {
             Ok(ident) => {
                 let id = state.add(ident, call_kind, line, start);
+                if let Some(call) = state.calls.get_mut(id) {
+                    call.detached = detached;
+                }
                 Some(id)
             }
             Err(fault) => {

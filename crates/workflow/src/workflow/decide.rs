@@ -117,8 +117,15 @@ impl RunState {
                 if foreign_wake {
                     return Action::Fail(foreign_wait(self.code.last_call_at));
                 }
+                let unawaited = self.code.unawaited.take();
+                if let (Some(fault), None | Some(Ok(_))) = (unawaited, &returned) {
+                    return Action::Fail(fault);
+                }
                 match returned {
-                    Some(result) => Action::Finish(result),
+                    Some(result) => {
+                        self.begin_detached(inputs);
+                        Action::Finish(result)
+                    }
                     None => self.after_poll(repoll, inputs),
                 }
             }
@@ -210,6 +217,16 @@ impl RunState {
         }
         self.inbox.is_current = true;
         self.read_children(inputs)
+    }
+
+    /// Begins the detached calls that are not recorded: the code has returned, and their jobs are submitted with its end.
+    fn begin_detached(&mut self, inputs: &Inputs<'_>) {
+        if inputs.replay || inputs.cancel_requested {
+            return;
+        }
+        let new = |(_, call): &(usize, &Call)| call.detached && matches!(call.phase, Phase::New);
+        let new: Vec<usize> = self.calls.iter().filter(new).map(|(id, _)| id).collect();
+        new.into_iter().for_each(|id| self.begin(id, inputs.now));
     }
 
     /// Begins the calls that are not recorded. `None` if there are none to begin.

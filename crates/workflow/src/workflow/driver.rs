@@ -114,6 +114,7 @@ impl Driver {
     /// Drops the code before its undos run, so that nothing of it runs any more.
     pub(super) fn drop_root(&mut self) {
         let core = Arc::clone(&self.core);
+        core.lock().code.is_over = true;
         core.run_as_code(|| self.root = None);
     }
 
@@ -184,6 +185,7 @@ impl Driver {
                 core.run_as_code(|| Pin::new(&mut root).poll(&mut inner))
             };
             core.set_poll_deadline(None);
+            core.start_made();
             Poll::Ready(polled)
         })
         .await;
@@ -310,6 +312,7 @@ impl Driver {
 
 impl Drop for Driver {
     fn drop(&mut self) {
+        self.drop_root();
         // An undo may hold the flow, and the flow holds the undos.
         let undos = std::mem::take(&mut self.core.lock().undos);
         drop(undos);

@@ -1,7 +1,7 @@
 //! How a workflow ends: it succeeds, fails or is cancelled after its undos have run, or continues as new.
 
 use windlass_model::{
-    BranchUpdate, Failure, JournalEntry, Outcome, Payload, Reason, StepWrites, Unwind, Wait,
+    BranchUpdate, Failure, JournalEntry, Outcome, Payload, Reason, Rev, StepWrites, Unwind, Wait,
     failure::{OnFailure, class},
     journal::{CallEvent, CallKind},
 };
@@ -136,8 +136,8 @@ impl Driver {
             let mut state = self.core.lock();
             let state = &mut *state;
             state.calls.finished.clear();
-            // No more children are submitted: the updates of branches that were being filled go with them.
-            state.pending.children.clear();
+            // No more children are submitted but detached ones: the updates of branches that were being filled go with them.
+            state.pending.children.retain(|child| child.parent_rev == Some(Rev::DETACHED));
             state.pending.branches.retain(|update| update.merged);
             state.pending.entries.retain(|entry| entry.call_kind != CallKind::Branch);
             // The children of a cancelled job are cancelled before its undos run.

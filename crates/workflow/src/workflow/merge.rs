@@ -24,6 +24,7 @@ use super::{
     call::{AfterCommit, CallWait},
     core::Core,
     fault::{misuse, source_location},
+    made::Unawaited,
     parts::{Part, PartError, Parts, RawParts},
     state::BranchState,
     step::{RawStep, decode_result, encode_result},
@@ -49,6 +50,7 @@ pub struct MergeCall {
     line: &'static Location<'static>,
     merge: Merge,
     key: Option<String>,
+    pub(super) unawaited: Unawaited,
 }
 
 impl MergeCall {
@@ -59,7 +61,8 @@ impl MergeCall {
     ) -> MergeCall {
         names.sort();
         names.dedup();
-        MergeCall { core: Arc::clone(core), names, line, merge: Merge::all(), key: None }
+        let unawaited = Unawaited::new(core, CallKind::Merge, line);
+        MergeCall { core: Arc::clone(core), names, line, merge: Merge::all(), key: None, unawaited }
     }
 
     /// Sets the rules; by default all children must succeed.
@@ -91,7 +94,8 @@ impl IntoFuture for MergeCall {
     type IntoFuture = MergeFuture;
 
     fn into_future(self) -> MergeFuture {
-        let MergeCall { core, names, line, merge, key } = self;
+        let MergeCall { core, names, line, merge, key, mut unawaited } = self;
+        unawaited.disarm();
         let fault = merge.check().err().map(|error| error.to_string());
         let reader = BranchReader { core: Arc::clone(&core), names: names.clone(), merge: merge.clone() };
         let reader = Arc::new(reader);

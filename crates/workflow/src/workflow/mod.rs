@@ -19,6 +19,7 @@ mod fault;
 mod flow;
 mod handler;
 mod journal;
+mod made;
 mod merge;
 mod parts;
 mod reader;

@@ -163,6 +163,7 @@ impl Future for RawParts<'_> {
                 key: this.key.as_deref(),
                 line: this.line,
                 start: Start::Body { within: None },
+                detached: false,
             });
         }
         let Some(id) = this.call else { return Poll::Pending };
@@ -191,6 +192,9 @@ impl Future for RawParts<'_> {
 
 impl Drop for RawParts<'_> {
     fn drop(&mut self) {
+        if !self.registered {
+            self.core.note_unawaited(self.call_kind, self.line);
+        }
         self.running = None;
         if let Some(id) = self.call.take() {
             self.core.abandon_call(id);

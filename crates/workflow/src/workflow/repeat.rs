@@ -29,6 +29,7 @@ use super::{
     core::Core,
     fault::source_location,
     journal::{CallEnd, Ident},
+    made::MadeStart,
     step::{Body, RawStep, StepCx, decode_result, encode_result},
     wait::RawWait,
 };
@@ -194,7 +195,8 @@ where
 {
     let RepeatSpec { core, name, line, calendar, .. } = &spec;
     // Returns the recorded end of the repeat, or null at once.
-    let recorded_end = RawWait::new(core, CallKind::Repeat, name, line, Start::Unrecorded(Time(0)));
+    let recorded_end =
+        RawWait::new(core, CallKind::Repeat, name, line, MadeStart::Wait(Start::Unrecorded(Time(0))));
     let (_, ending) = recorded_end.await;
     let recorded = spec.recorded();
     spec.restore_context();
@@ -216,7 +218,7 @@ where
         let Some(next) = next.filter(|_| spec.times.is_none_or(|times| progress.ticks < times)) else {
             return decode_end(&spec, spec.end(CallEnd::Done(Payload::json(b"[null]".to_vec())))).await;
         };
-        let wait = RawWait::new(core, CallKind::Repeat, name, line, Start::Unrecorded(next));
+        let wait = RawWait::new(core, CallKind::Repeat, name, line, MadeStart::Wait(Start::Unrecorded(next)));
         wait.keyed(format!("until {next}")).await;
         let plan = plan(calendar, spec.catch_up, next, core.now().max(next), 1);
         if let Some(missed) = plan.missed {

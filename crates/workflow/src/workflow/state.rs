@@ -70,6 +70,10 @@ pub(super) struct CodeState {
     pub(super) polled_step: Option<String>,
     /// Its fault. It is not polled again.
     pub(super) fault: Option<Failure>,
+    /// The fault that a call was dropped which was never awaited. It does not count if the code returns an error with that.
+    pub(super) unawaited: Option<Failure>,
+    /// Whether the code is over: the driver drops it, with the calls that it has not awaited.
+    pub(super) is_over: bool,
     /// The input for the next run, if it continues as new.
     pub(super) continue_input: Option<Vec<u8>>,
     /// How the attempt ends, because a transaction of the code found that the claim is over.
@@ -271,6 +275,7 @@ impl RunState {
             waker: None,
             context_sets,
             signal: None,
+            detached: false,
         });
         id
     }
@@ -287,6 +292,8 @@ impl RunState {
         } else {
             self.delivered.last_success = self.delivered.last_success.max(seq);
         }
+        let (is_repeat, detached) = (call.call_kind == CallKind::Repeat, call.detached);
+        let repeat = is_repeat.then(|| call.ident.0.clone());
         call.phase = Phase::Ready(seq, ending);
         self.delivered.last = seq;
         self.delivered.draws = 0;
@@ -295,7 +302,9 @@ impl RunState {
             // Earlier values were written with this end, or before it.
             self.context.unwritten.clear();
         }
-        let repeat = (call.call_kind == CallKind::Repeat).then(|| call.ident.0.clone());
+        if detached {
+            self.calls.remove(id);
+        }
         for set in self.journal.sets.remove(&seq).unwrap_or_default() {
             self.context.values.insert(set.name.clone(), set.value.clone());
             if let Some(name) = &repeat {

@@ -297,6 +297,7 @@ impl Future for RawStep<'_> {
                 key: this.key.as_deref(),
                 line: this.line,
                 start: Start::Body { within: this.within },
+                detached: false,
             });
         }
         let Some(id) = this.call else { return Poll::Pending };
@@ -323,6 +324,9 @@ impl Future for RawStep<'_> {
 
 impl Drop for RawStep<'_> {
     fn drop(&mut self) {
+        if !self.registered {
+            self.core.note_unawaited(self.call_kind, self.line);
+        }
         // The body is dropped first: it may still use the call.
         self.running = None;
         if let Some(id) = self.call.take() {

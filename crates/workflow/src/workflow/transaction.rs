@@ -290,6 +290,7 @@ impl<T: DeserializeOwned> Future for TransactionCall<'_, T> {
                 key: spec.key.as_deref(),
                 line: spec.line,
                 start: Start::Body { within: None },
+                detached: false,
             });
         }
         let Some(id) = this.call else { return Poll::Pending };

@@ -11,13 +11,13 @@ use std::{
 };
 
 use serde::{Serialize, de::DeserializeOwned};
-use windlass_model::{Failure, Retry, Time, journal::CallKind};
+use windlass_model::{Failure, Retry, journal::CallKind};
 
 use super::{
-    call::{AwaitedSignal, CallSpec, CallStatus, Moment, Start},
+    call::{AwaitedSignal, CallStatus, Moment, Start},
     core::Core,
-    fault::misuse,
     journal::CallEnd,
+    made::{Made, MadeStart, Unawaited},
     step::{RawStep, StepCx, complete_if_true, decode_result, encode_result},
 };
 use crate::{
@@ -25,16 +25,14 @@ use crate::{
     signal::{can_read, read},
 };
 
-/// A call without a body, whatever its type.
+/// A call without a body, whatever its type. It starts when it is made.
 pub(super) struct RawWait {
     pub(super) core: Arc<Core>,
-    call_kind: CallKind,
-    name: String,
-    key: Option<String>,
     line: &'static Location<'static>,
-    /// Taken when the call registers.
-    start: Option<Start>,
+    made: Made,
+    /// The open call, once it is awaited.
     call: Option<usize>,
+    unawaited: Unawaited,
 }
 
 impl RawWait {
@@ -43,15 +41,22 @@ impl RawWait {
         call_kind: CallKind,
         name: &str,
         line: &'static Location<'static>,
-        start: Start,
+        start: MadeStart,
     ) -> RawWait {
-        let (core, name) = (Arc::clone(core), name.to_owned());
-        RawWait { core, call_kind, name, key: None, line, start: Some(start), call: None }
+        let made = core.make_call(call_kind, name, line, start);
+        let unawaited = Unawaited::new(core, call_kind, line);
+        RawWait { core: Arc::clone(core), line, made, call: None, unawaited }
     }
 
-    pub(super) fn keyed(mut self, key: String) -> RawWait {
-        self.key = Some(key);
+    pub(super) fn keyed(self, key: String) -> RawWait {
+        self.made.lock().key = Some(key);
         self
+    }
+
+    /// Lets the call run without anybody waiting for its end.
+    fn detach(mut self) {
+        self.unawaited.disarm();
+        self.made.lock().detached = true;
     }
 }
 
@@ -60,10 +65,14 @@ impl Future for RawWait {
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<(i32, CallEnd)> {
         let this = self.get_mut();
-        if let Some(start) = this.start.take() {
-            let (call_kind, name, key, line) =
-                (this.call_kind, this.name.as_str(), this.key.as_deref(), this.line);
-            this.call = this.core.register(CallSpec { call_kind, name, key, line, start });
+        if this.unawaited.disarm() {
+            let (call, was_open) = this.made.start(&this.core);
+            this.call = call;
+            if was_open {
+                // It may have ended already. It is not ready when it is first polled, so that a `select!` polls the others too.
+                cx.waker().wake_by_ref();
+                return Poll::Pending;
+            }
         }
         let Some(id) = this.call else { return Poll::Pending };
         match this.core.poll_call(id, cx) {
@@ -78,7 +87,16 @@ impl Future for RawWait {
 
 impl Drop for RawWait {
     fn drop(&mut self) {
-        if let Some(id) = self.call.take() {
+        let started = {
+            let mut made = self.made.lock();
+            if made.detached {
+                return;
+            }
+            made.start = None;
+            made.call
+        };
+        let call = if self.unawaited.is_armed() { started } else { self.call.take() };
+        if let Some(id) = call {
             self.core.abandon_call(id);
         }
     }
@@ -101,6 +119,23 @@ macro_rules! named {
     };
 }
 
+/// The same for calls that start when they are made.
+macro_rules! named_made {
+    () => {
+        /// Sets the name. Each call of a workflow needs its own.
+        pub fn name(self, name: impl Into<String>) -> Self {
+            self.raw.made.lock().name = name.into();
+            self
+        }
+
+        /// Distinguishes it from other calls of the same name, e.g. in a loop.
+        pub fn key(self, key: impl ToString) -> Self {
+            self.raw.made.lock().key = Some(key.to_string());
+            self
+        }
+    };
+}
+
 /// A durable sleep; `.await` returns when it is over, whatever happens to the process meanwhile.
 #[must_use = "a sleep does nothing until it is awaited"]
 pub struct Sleep {
@@ -109,10 +144,11 @@ pub struct Sleep {
 
 impl Sleep {
     pub(super) fn new(core: &Arc<Core>, line: &'static Location<'static>, moment: Moment) -> Sleep {
-        Sleep { raw: RawWait::new(core, CallKind::Sleep, "sleep", line, Start::At(moment)) }
+        let start = MadeStart::Wait(Start::At(moment));
+        Sleep { raw: RawWait::new(core, CallKind::Sleep, "sleep", line, start) }
     }
 
-    named!(raw);
+    named_made!();
 }
 
 impl Future for Sleep {
@@ -133,16 +169,16 @@ pub struct SignalWait<T> {
 impl<T: DeserializeOwned> SignalWait<T> {
     pub(super) fn new(core: &Arc<Core>, line: &'static Location<'static>, name: &str) -> SignalWait<T> {
         let awaited = AwaitedSignal { name: name.to_owned(), can_read: can_read::<T> };
-        let start = Start::Signal { awaited, timeout: None };
+        let start = MadeStart::Wait(Start::Signal { awaited, timeout: None });
         SignalWait { raw: RawWait::new(core, CallKind::Signal, name, line, start), result: PhantomData }
     }
 
-    named!(raw);
+    named_made!();
 
     /// Fails with the class `timeout` if no signal arrives in this time; it counts from when the workflow first reached the
     /// call.
-    pub fn timeout(mut self, span: Duration) -> Self {
-        if let Some(Start::Signal { timeout, .. }) = &mut self.raw.start {
+    pub fn timeout(self, span: Duration) -> Self {
+        if let Some(MadeStart::Wait(Start::Signal { timeout, .. })) = &mut self.raw.made.lock().start {
             *timeout = Some(span);
         }
         self
@@ -159,7 +195,7 @@ impl<T: DeserializeOwned> Future for SignalWait<T> {
         match Pin::new(&mut this.raw).poll(cx) {
             Poll::Ready((_, CallEnd::Done(payload))) => {
                 Poll::Ready(read(&this.raw.core.services.codecs, &payload).map_err(|why| {
-                    let name = &this.raw.name;
+                    let name = this.raw.made.lock().name.clone();
                     let text = format!(
                         "the signal {name:?} that the journal holds cannot be read: {why}. It could when it was recorded: give \
                          the type back what it had, or fork the job from before this call"
@@ -291,12 +327,17 @@ impl<T: DeserializeOwned> Future for ContinueIf<'_, T> {
     }
 }
 
-/// A child that is being described; `.await` submits it, waits for it and returns its output.
-#[must_use = "a child is not submitted until this is awaited"]
+/// A child: it is submitted with the next commit of the workflow, and `.await` waits for it and returns its output.
+///
+/// Children that are made one after the other and awaited later run side by side:
+///
+/// ```ignore
+/// let (a, b) = (flow.child("a", Render { page: 1 }), flow.child("b", Render { page: 2 }));
+/// let pages = (a.await?, b.await?);
+/// ```
+#[must_use = "a child that nobody awaits is an error of the workflow; `.detach()` it if nobody needs its result"]
 pub struct ChildWait<O> {
-    core: Arc<Core>,
     raw: RawWait,
-    child: Option<Child>,
     result: PhantomData<fn() -> O>,
 }
 
@@ -307,17 +348,27 @@ impl<O> ChildWait<O> {
         line: &'static Location<'static>,
         job: J,
     ) -> ChildWait<O> {
-        // Replaced when the child is completely described.
-        let raw = RawWait::new(core, CallKind::Child, name, line, Start::Unrecorded(Time(0)));
-        ChildWait { core: Arc::clone(core), raw, child: Some(Child::new(job)), result: PhantomData }
+        let start = MadeStart::Child(Box::new(Child::new(job)));
+        ChildWait { raw: RawWait::new(core, CallKind::Child, name, line, start), result: PhantomData }
     }
 
-    named!(raw);
+    named_made!();
 
     /// Sets more of the job: its queue, priority, tags, policies.
-    pub fn with(mut self, describe: impl FnOnce(Child) -> Child) -> Self {
-        self.child = self.child.map(describe);
+    pub fn with(self, describe: impl FnOnce(Child) -> Child) -> Self {
+        let start = self.raw.made.lock().start.take();
+        let start = match start {
+            Some(MadeStart::Child(child)) => Some(MadeStart::Child(Box::new(describe(*child)))),
+            other => other,
+        };
+        self.raw.made.lock().start = start;
         self
+    }
+
+    /// Submits the child and does not wait for it: the workflow continues and ends without it, and how the child ends is nobody's
+    /// concern but its own. It exists if, and only if, the call is recorded, and exactly once.
+    pub fn detach(self) {
+        self.raw.detach();
     }
 }
 
@@ -328,19 +379,8 @@ impl<O: DeserializeOwned> Future for ChildWait<O> {
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<O, Failure>> {
         let this = self.get_mut();
-        if let Some(child) = this.child.take() {
-            let services = &this.core.services;
-            let job = child.into_job(services.ids.job());
-            let job = job.and_then(|job| services.codecs.encoded(job).map_err(|error| error.to_string()));
-            match job {
-                Ok(job) => this.raw.start = Some(Start::Child(Box::new(job))),
-                Err(why) => {
-                    this.raw.start = None;
-                    this.core.fault(misuse(format!("the child {:?}: {why}", this.raw.name)));
-                }
-            }
-        }
         let Poll::Ready((_, ending)) = Pin::new(&mut this.raw).poll(cx) else { return Poll::Pending };
-        decode_result(&this.core, &this.raw.name, this.raw.line, ending)
+        let name = this.raw.made.lock().name.clone();
+        decode_result(&this.raw.core, &name, this.raw.line, ending)
     }
 }

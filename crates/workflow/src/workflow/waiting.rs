@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use windlass_model::{
-    Failure, JobId, Payload, Reason, Signal, Time, Wait, WaitCondition,
+    Failure, JobId, NewJob, Payload, Reason, Rev, Signal, Time, Wait, WaitCondition,
     branch::BRANCH_SIGNAL,
     failure::{OnFailure, class},
     journal::{CallEvent, CallKind},
@@ -61,6 +61,14 @@ impl RunState {
             Start::Signal { awaited, timeout } => {
                 let due_at = timeout.map(|timeout| due.unwrap_or_else(|| begins_due(now.plus(timeout))));
                 Some(CallWait { due_at, signal: Some(awaited.clone()), ..CallWait::default() })
+            }
+            Start::Child(job) if call.detached => {
+                let child = NewJob { parent_rev: Some(Rev::DETACHED), ..(**job).clone() };
+                let payload = Payload::json(serde_json::to_vec(&job.id).unwrap_or_default());
+                self.pending.children.push(child);
+                self.record_begun(id, payload.clone(), now);
+                self.finish(id, CallEvent::Done, payload, now);
+                return;
             }
             Start::Child(job) => {
                 let before = begun.and_then(|bytes| serde_json::from_slice::<JobId>(bytes).ok());
