@@ -102,6 +102,8 @@ numbered! {
         Merge = 15 "merge",
         /// The value that the results of a branch were reduced to.
         Reduce = 16 "reduce",
+        /// Code that continues when the job is cancelled.
+        CancelScope = 17 "cancel_scope",
     }
 }
 

@@ -34,6 +34,18 @@ impl Attempt {
         self.cancel.is_requested() || *self.cancelled.borrow()
     }
 
+    /// Whether the worker is stopping and its drain time is over.
+    pub fn is_worker_stopping(&self) -> bool {
+        *self.cancelled.borrow()
+    }
+
+    /// Returns when [`Attempt::is_worker_stopping`] becomes true.
+    pub async fn worker_stopping(&self) {
+        let mut cancelled = self.cancelled.clone();
+        // An error means that the worker, which owns the sender, is gone.
+        let _ = cancelled.wait_for(|cancelled| *cancelled).await;
+    }
+
     /// The trace that this attempt is part of, as a W3C `traceparent` to pass on.
     pub fn traceparent(&self) -> Option<String> {
         trace::current().or_else(|| self.job.settings.trace.clone())

@@ -80,12 +80,12 @@ pub use windlass_runtime::{Config, Pool, Retention};
 pub use windlass_store as store;
 pub use windlass_store::{ControlOutcome, Filter};
 pub use windlass_workflow::{
-    AsMachine, AsTask, AsWorkflow, Branch, Child, ChildOf, ChildResult, ChildWait, ChildrenError, Codec,
-    Context, ContinueIf, Error, First2, First3, First4, First5, First6, Flow, IntoChild, JobError, Kind,
-    Machine, MachineBranch, MachineCx, MergeCall, Merged, Merging, Needs, Next, OnError, Race, Reducing,
-    Repeat, Results, Rows, Select, Signal, SignalError, SignalWait, Sleep, Source, Step, StepCx,
-    StreamSource, Task, TaskCx, Transaction, TransactionCall, UndoCx, WaitFor, WaitUntil, Workflow, codec,
-    span,
+    AsMachine, AsTask, AsWorkflow, Branch, Cancelled, CatchCancel, Child, ChildOf, ChildResult, ChildWait,
+    ChildrenError, Codec, Context, ContinueIf, Error, First2, First3, First4, First5, First6, Flow,
+    IntoChild, JobError, Kind, Machine, MachineBranch, MachineCx, MergeCall, Merged, Merging, Needs, Next,
+    OnError, Race, Reducing, Repeat, Results, Rows, Select, Signal, SignalError, SignalWait, Sleep, Source,
+    Step, StepCx, StreamSource, Task, TaskCx, Transaction, TransactionCall, UndoCx, WaitFor, WaitUntil,
+    Workflow, codec, span,
 };
 
 /// What runs jobs: for handlers of your own, and for what the engine counts.

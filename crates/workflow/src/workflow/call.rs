@@ -15,6 +15,8 @@ pub(super) struct Call {
     pub(super) ident: Ident,
     pub(super) call_kind: CallKind,
     pub(super) line: &'static Location<'static>,
+    /// The number of the call among those that the code has made.
+    pub(super) made: u64,
     pub(super) phase: Phase,
     pub(super) start: Start,
     pub(super) waker: Option<Waker>,
@@ -92,6 +94,8 @@ pub(super) enum Start {
     Signal { awaited: AwaitedSignal, timeout: Option<Duration> },
     /// Submits a job.
     Child(Box<NewJob>),
+    /// Waits for nothing: a cancel request ends it.
+    CancelScope,
 }
 
 #[derive(Clone, Copy)]
@@ -141,6 +145,8 @@ pub(super) struct OpenCalls {
     free: Vec<usize>,
     /// Calls that have ended, or wait, or have a part committed, with the next commit.
     pub(super) finished: Vec<FinishedCall>,
+    /// The number of calls that the code has made.
+    pub(super) made: u64,
     /// The transaction that is running: until it has ended nothing else is committed.
     pub(super) transacting: Option<usize>,
 }
@@ -162,6 +168,11 @@ impl OpenCalls {
     /// Returns what calls wait for.
     pub(super) fn waits(&self) -> impl Iterator<Item = &CallWait> {
         self.iter().filter_map(|(_, call)| call.wait())
+    }
+
+    /// Whether any call is open that can end by itself: all but scopes.
+    pub(super) fn any_ends(&self) -> bool {
+        self.iter().any(|(_, call)| call.call_kind != CallKind::CancelScope)
     }
 
     /// Whether the body of any call runs, or may start.

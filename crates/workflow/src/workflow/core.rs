@@ -102,6 +102,11 @@ impl Core {
         self.state.lock().unwrap_or_else(|e| e.into_inner())
     }
 
+    /// Whether the code has caught that the job is cancelled, and continues.
+    pub(super) fn has_caught_cancel(&self) -> bool {
+        self.lock().caught_at.is_some()
+    }
+
     /// The store's clock.
     pub(super) fn now(&self) -> Time {
         match &self.attempt {

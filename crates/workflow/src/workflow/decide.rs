@@ -199,7 +199,7 @@ impl RunState {
                 false => self.commit(false, inputs),
             };
         }
-        if self.calls.iter().next().is_none() {
+        if !self.calls.any_ends() {
             return Action::Fail(foreign_wait(self.code.last_call_at));
         }
         // Another job may hold the key or unique name of a child: whether the child was submitted is known after the commit.

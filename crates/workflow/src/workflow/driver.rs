@@ -73,31 +73,44 @@ impl Driver {
 
     /// Runs the workflow until it ends or parks, or its claim is over.
     pub(super) async fn run(mut self) -> Result<StepResult, Failure> {
-        let unwinding = self.core.job.unwind.clone();
-        match self.run_code(unwinding.is_some()).await {
-            Ok(CodeEnd::Returned(result)) => {
-                self.drop_root();
-                match unwinding {
-                    Some(unwind) => self.unwind(*unwind, false).await,
-                    None => self.finish(result).await,
+        let mut unwinding = self.core.job.unwind.as_deref().cloned();
+        loop {
+            // Code that has caught its cancel runs on while the job is being unwound.
+            let catches = self.core.has_caught_cancel();
+            let end = match self.run_code(unwinding.is_some() && !catches).await {
+                Ok(end) => end,
+                Err(failure) => return self.fault(failure),
+            };
+            let unwind = match end {
+                CodeEnd::AttemptOver(result) => return Ok(result),
+                CodeEnd::Returned(result) => {
+                    self.drop_root();
+                    return match unwinding {
+                        Some(unwind) => self.unwind(unwind, catches).await,
+                        None => self.finish(result).await,
+                    };
                 }
-            }
-            Ok(CodeEnd::Replayed) => {
-                self.drop_root();
-                self.unwind(*unwinding.expect("only replayed if it is being unwound"), false).await
-            }
-            Ok(CodeEnd::AttemptOver(result)) => Ok(result),
-            Ok(CodeEnd::Cancelled) => {
+                CodeEnd::Replayed => unwinding.take().expect("only replayed if it is being unwound"),
                 // This attempt commits what has ended and runs the undos: nothing else ends the job meanwhile.
-                self.drop_root();
-                let failure = self.attempt().cancel_requested_by().map(|actor| actor.failure());
-                let undoes = self.has_undos();
-                match failure.filter(|_| undoes) {
-                    Some(failure) => self.unwind(Unwind { reason: None, failure }, true).await,
-                    None => Ok(self.end_cancelled().await),
+                CodeEnd::Cancelled => match self.attempt().cancel_requested_by() {
+                    Some(actor) => Unwind { reason: None, failure: actor.failure() },
+                    None => return Ok(self.end_cancelled().await),
+                },
+            };
+            let is_new = self.core.job.unwind.is_none();
+            if unwind.reason.is_none() && self.core.lock().catch_cancel(&unwind.failure, self.core.now()) {
+                if let Some(result) = self.commit(Some(unwind.clone())).await? {
+                    return Ok(result);
                 }
+                self.core.lock().record_finished();
+                unwinding = Some(unwind);
+                continue;
             }
-            Err(failure) => self.fault(failure),
+            self.drop_root();
+            if is_new && !self.has_undos() {
+                return Ok(self.end_cancelled().await);
+            }
+            return self.unwind(unwind, is_new).await;
         }
     }
 
@@ -160,7 +173,7 @@ impl Driver {
             cancel_requested: core
                 .attempt
                 .as_ref()
-                .is_some_and(|attempt| attempt.cancel_requested_by().is_some()),
+                .is_some_and(|attempt| attempt.cancel_requested_by().is_some() && !core.has_caught_cancel()),
             replay,
             one_commit: core.one_commit,
             job: core.job.id,
@@ -223,7 +236,7 @@ impl Driver {
         };
         tokio::select! {
             biased;
-            () = attempt.cancel_deadline() => Event::GracePeriodOver,
+            () = attempt.cancel_deadline(), if !self.core.has_caught_cancel() => Event::GracePeriodOver,
             () = sleep => {
                 let read_inbox = self.next_inbox_read.take_if(|at| *at <= env.instant()).is_some();
                 Event::TimeOver { read_inbox }

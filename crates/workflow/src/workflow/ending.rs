@@ -107,7 +107,8 @@ impl Driver {
             let voids = state.delivered.failures.iter().filter(|(seq, recorded, _)| {
                 *seq > last_good || (recorded.message == failure.message && recorded.class == failure.class)
             });
-            voids.map(|(seq, ..)| *seq).collect()
+            // A job that is retried is not cancelled any more.
+            voids.map(|(seq, ..)| *seq).chain(state.caught_at).collect()
         };
         if unwound || !voids.is_empty() {
             let payload = Payload::json(serde_json::to_vec(&EndRecord { voids }).unwrap_or_default());

@@ -11,6 +11,7 @@ use windlass_model::{
 use super::{
     branch::Branch,
     call::Moment,
+    cancel_scope::CatchCancel,
     context::Context,
     core::Core,
     fault::{misuse, source_location},
@@ -164,6 +165,28 @@ impl Flow {
     #[track_caller]
     pub fn merge_branch(&self, name: &str) -> MergeCall {
         MergeCall::new(&self.core, vec![name.to_owned()], Location::caller())
+    }
+
+    /// Runs code that a cancel request ends: then its open calls are dropped, and this returns [`Cancelled`](super::Cancelled). The
+    /// workflow continues from there, e.g. with steps that clean up, and takes as long as it needs. Whatever it returns then, its
+    /// undos run, and the job ends as cancelled.
+    ///
+    /// ```ignore
+    /// match flow.catch_cancel("render", render(&flow)).await {
+    ///     Ok(rendered) => rendered,
+    ///     Err(cancelled) => {
+    ///         flow.step("delete_frames", async || Ok(frames.delete().await?)).await?;
+    ///         Err(cancelled.into())
+    ///     }
+    /// }
+    /// ```
+    #[track_caller]
+    pub fn catch_cancel<'f, T>(
+        &self,
+        name: &str,
+        code: impl Future<Output = T> + Send + 'f,
+    ) -> CatchCancel<'f, T> {
+        CatchCancel::new(&self.core, name, Location::caller(), code)
     }
 
     /// Returns what the first of several calls to end returns, and drops the others. Which one it was is recorded.

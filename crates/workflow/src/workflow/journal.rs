@@ -124,7 +124,7 @@ pub(super) struct RecordedCall {
 
 impl RecordedCall {
     /// The sequence number of its end.
-    fn end_seq(&self) -> Option<i32> {
+    pub(super) fn end_seq(&self) -> Option<i32> {
         self.end.as_ref().map(|(seq, _)| *seq)
     }
 

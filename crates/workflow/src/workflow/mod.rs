@@ -9,6 +9,7 @@
 
 mod branch;
 mod call;
+mod cancel_scope;
 mod context;
 mod core;
 mod decide;
@@ -42,6 +43,7 @@ use windlass_model::{Failure, Retry};
 use windlass_runtime::Policy;
 
 pub use branch::{Branch, Merging};
+pub use cancel_scope::{Cancelled, CatchCancel};
 pub use context::Context;
 pub use differences::{CallDifference, Differences};
 pub use flow::Flow;

@@ -44,6 +44,8 @@ pub(super) struct RunState {
     pub(super) undos: Vec<Undo>,
     /// The branches that were opened, by name.
     pub(super) branches: BTreeMap<String, BranchState>,
+    /// The sequence number at which a scope of the code has caught that the job is cancelled.
+    pub(super) caught_at: Option<i32>,
     pub(super) code: CodeState,
 }
 
@@ -189,6 +191,9 @@ impl RunState {
     pub(super) fn new(mut journal: Journal, inbox: Vec<Signal>) -> RunState {
         // The context of the run before this one.
         let carried = journal.sets.remove(&-1).unwrap_or_default();
+        let scopes =
+            journal.calls.all().filter(|(_, _, recorded)| recorded.call_kind == CallKind::CancelScope);
+        let caught_at = scopes.filter_map(|(_, _, recorded)| recorded.end_seq()).next();
         RunState {
             next_seq: journal.next_seq,
             journal,
@@ -208,6 +213,7 @@ impl RunState {
             },
             undos: Vec::new(),
             branches: BTreeMap::new(),
+            caught_at,
             code: CodeState::default(),
         }
     }
@@ -266,10 +272,12 @@ impl RunState {
         };
         self.code.last_call_at = Some(line);
         let context_sets = Vec::new();
+        self.calls.made += 1;
         self.calls.insert(Call {
             ident,
             call_kind,
             line,
+            made: self.calls.made,
             phase,
             start,
             waker: None,

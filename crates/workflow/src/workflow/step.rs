@@ -92,12 +92,17 @@ impl StepCx {
 
     /// Whether the step should end soon: the job is being cancelled, or the worker is stopping.
     pub fn is_cancelled(&self) -> bool {
-        self.core.attempt.as_ref().is_some_and(|attempt| attempt.is_cancelled())
+        let attempt = self.core.attempt.as_ref();
+        attempt.is_some_and(|attempt| match self.core.has_caught_cancel() {
+            true => attempt.is_worker_stopping(),
+            false => attempt.is_cancelled(),
+        })
     }
 
     /// Returns when [`StepCx::is_cancelled`] becomes true.
     pub async fn cancelled(&self) {
         match &self.core.attempt {
+            Some(attempt) if self.core.has_caught_cancel() => attempt.worker_stopping().await,
             Some(attempt) => attempt.cancelled().await,
             None => std::future::pending().await,
         }

@@ -62,6 +62,11 @@ impl RunState {
                 let due_at = timeout.map(|timeout| due.unwrap_or_else(|| begins_due(now.plus(timeout))));
                 Some(CallWait { due_at, signal: Some(awaited.clone()), ..CallWait::default() })
             }
+            Start::CancelScope => {
+                // A cancel request must not end the job without its code.
+                self.pending.has_undo = true;
+                Some(CallWait::default())
+            }
             Start::Child(job) if call.detached => {
                 let child = NewJob { parent_rev: Some(Rev::DETACHED), ..(**job).clone() };
                 let payload = Payload::json(serde_json::to_vec(&job.id).unwrap_or_default());
@@ -91,7 +96,8 @@ impl RunState {
 
     /// Ends the waits that are over, and returns their calls.
     pub(super) fn complete_waits(&mut self, inputs: &Inputs<'_>) -> Vec<usize> {
-        let alone = self.calls.iter().count() == 1;
+        let open = self.calls.iter().filter(|(_, call)| call.call_kind != CallKind::CancelScope);
+        let alone = open.count() == 1;
         let waits: Vec<(usize, CallWait)> =
             self.calls.iter().filter_map(|(id, call)| Some((id, call.wait()?.clone()))).collect();
         // A signal of a branch only says that the branch must be read again.
