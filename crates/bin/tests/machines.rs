@@ -145,7 +145,7 @@ fn drop_and_restore_unreadable_signals(sandbox: &Sandbox) {
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
     let send = || {
         runtime.block_on(async {
-            let engine = windlass::Engine::builder(&sandbox.url).codec(Foreign);
+            let engine = windlass::Engine::builder(&sandbox.url).codec(Foreign).open().await.expect("opened");
             engine.signal(id.parse().expect("an id"), "approve", "yes").await.expect("sent");
         })
     };

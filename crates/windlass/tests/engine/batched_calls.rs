@@ -5,7 +5,7 @@ use std::sync::{
     atomic::{AtomicBool, AtomicUsize, Ordering},
 };
 
-use windlass::{Config, prelude::*, store::Error};
+use windlass::{Builder, Config, prelude::*, store::Error};
 
 use crate::{
     common::{Call, Faults, faulty, until},
@@ -80,7 +80,7 @@ impl Task for Echo {
     }
 }
 
-async fn open(url: &str) -> (Engine, Arc<HeldCalls>) {
+async fn describe(url: &str) -> (Builder, Arc<HeldCalls>) {
     let held = Arc::new(HeldCalls::default());
     (faulty(url, &held).await, held)
 }
@@ -110,7 +110,8 @@ async fn hold_submits(url: &str, engine: &Engine, held: &HeldCalls) {
 }
 
 async fn a_bad_job_fails_only_its_own_submit(url: &str) {
-    let (engine, held) = open(url).await;
+    let (engine, held) = describe(url).await;
+    let engine = engine.open().await.expect("opened");
     hold_submits(url, &engine, &held).await;
     let (one, poison, unlimited, two, all, ()) = tokio::join!(
         async { engine.submit(echo("one")).await },
@@ -134,7 +135,7 @@ async fn a_bad_job_fails_only_its_own_submit(url: &str) {
 
 async fn a_bad_job_among_jobs_claimed_at_submit_fails_alone_and_costs_no_slot(url: &str) {
     let slots = 6;
-    let (engine, held) = open(url).await;
+    let (engine, held) = describe(url).await;
     // The check interval is longer than this test.
     let config = Config {
         check_interval: Duration::from_secs(3_600),
@@ -179,7 +180,8 @@ async fn a_bad_job_among_jobs_claimed_at_submit_fails_alone_and_costs_no_slot(ur
 }
 
 async fn a_bad_signal_fails_only_its_own_delivery(url: &str) {
-    let (engine, held) = open(url).await;
+    let (engine, held) = describe(url).await;
+    let engine = engine.open().await.expect("opened");
     let job = engine.submit(echo("one")).await.expect("submitted").id();
     let in_flight = hold(url, &held, |number| {
         let engine = engine.clone();

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU8, Ordering};
 
-use windlass::{Codec, Error, Reason, codec, codec::Deflate, prelude::*, store::Job};
+use windlass::{Builder, Codec, Error, Reason, codec, codec::Deflate, prelude::*, store::Job};
 
 crate::on_both_stores!(
     payloads_are_encoded_in_the_store_and_decoded_for_programs,
@@ -68,7 +68,7 @@ fn echo(text: &str) -> Echo {
     Echo { text: text.into(), times: 1 }
 }
 
-async fn engine(url: &str) -> Engine {
+fn engine(url: &str) -> Builder {
     Engine::builder(url).task::<Echo>()
 }
 
@@ -83,7 +83,7 @@ async fn codecs(engine: &Engine, id: JobId) -> (u8, u8) {
 }
 
 async fn payloads_are_encoded_in_the_store_and_decoded_for_programs(url: &str) {
-    let engine = engine(url).await.codec(ToyCipher { id: 10, key: 7 }).start().await.expect("started");
+    let engine = engine(url).codec(ToyCipher { id: 10, key: 7 }).start().await.expect("started");
     let one = engine.submit(echo("hello")).await.expect("submitted");
     assert_eq!(one.result().await.expect("done"), "hello");
     let many = engine.submit_all([echo("a"), echo("b")]).await.expect("submitted");
@@ -103,17 +103,18 @@ async fn payloads_are_encoded_in_the_store_and_decoded_for_programs(url: &str) {
     assert_eq!(engine.decode(&output).expect("decoded"), b"\"hello\"");
 
     let elsewhere = Engine::builder(url).reads_codec(ToyCipher { id: 10, key: 7 });
+    let elsewhere = elsewhere.open().await.expect("opened");
     assert_eq!(elsewhere.result::<String>(one.id()).await.expect("done"), "hello");
     engine.stop().await;
 }
 
 async fn an_encryption_key_is_changed_without_rewriting_rows(url: &str) {
-    let before = engine(url).await.codec(ToyCipher { id: 10, key: 1 });
+    let before = engine(url).codec(ToyCipher { id: 10, key: 1 }).open().await.expect("opened");
     let waiting = before.submit(echo("old")).await.expect("submitted");
-    let plain = engine(url).await.submit(echo("older still")).await.expect("submitted");
+    let plain = engine(url).open().await.expect("opened");
+    let plain = plain.submit(echo("older still")).await.expect("submitted");
 
-    let after =
-        engine(url).await.reads_codec(ToyCipher { id: 10, key: 1 }).codec(ToyCipher { id: 11, key: 2 });
+    let after = engine(url).reads_codec(ToyCipher { id: 10, key: 1 }).codec(ToyCipher { id: 11, key: 2 });
     let after = after.start().await.expect("started");
     let new = after.submit(echo("new")).await.expect("submitted");
     assert_eq!(after.result::<String>(waiting.id()).await.expect("done"), "old");
@@ -126,42 +127,44 @@ async fn an_encryption_key_is_changed_without_rewriting_rows(url: &str) {
 }
 
 async fn without_its_codec_a_job_fails_as_undecodable(url: &str) {
-    let with = engine(url).await.codec(ToyCipher { id: 10, key: 1 });
+    let with = engine(url).codec(ToyCipher { id: 10, key: 1 }).open().await.expect("opened");
     let job = with.submit(echo("hello")).await.expect("submitted");
-    let without = engine(url).await.start().await.expect("started");
+    let without = engine(url).start().await.expect("started");
     let error = job.result().await.expect_err("failed");
     assert!(matches!(error, JobError::Failed { reason: Reason::Undecodable, .. }), "{error}");
     assert!(error.to_string().contains("written by codec 10, which this engine does not have"), "{error}");
     assert_eq!(view(&with, job.id()).await.summary.attempts, 0, "no attempt is counted");
     without.stop().await;
 
-    let with = with.start().await.expect("started");
+    with.start().await.expect("started");
     let done = with.submit(echo("hello")).await.expect("submitted");
     done.result().await.expect("done");
     let error = without.result::<String>(done.id()).await.expect_err("unreadable");
     assert!(matches!(error, JobError::Unreadable { source: codec::Error::Missing(10), .. }), "{error}");
     let wrong = Engine::builder(url).reads_codec(ToyCipher { id: 10, key: 9 });
+    let wrong = wrong.open().await.expect("opened");
     let error = wrong.result::<String>(done.id()).await.expect_err("unreadable").to_string();
     assert!(error.contains("codec 10 could not read it (it was encrypted with another key)"), "{error}");
     with.stop().await;
 }
 
 async fn a_repeated_submit_is_recognised_although_its_nonce_differs(url: &str) {
-    let old = engine(url).await.codec(ToyCipher { id: 10, key: 1 });
+    let old = engine(url).codec(ToyCipher { id: 10, key: 1 }).open().await.expect("opened");
     let id = old.new_id();
     assert!(old.submit(echo("once")).id(id).await.expect("submitted").is_new());
     assert!(!old.submit(echo("once")).id(id).await.expect("repeated").is_new());
     assert!(matches!(old.submit(echo("twice")).id(id).await.err(), Some(Error::IdTaken(_))));
     assert!(old.submit(echo("once")).key("k").await.expect("submitted").is_new());
 
-    let new = old.clone().codec(ToyCipher { id: 11, key: 2 });
+    let new = engine(url).codec(ToyCipher { id: 11, key: 2 }).reads_codec(ToyCipher { id: 10, key: 1 });
+    let new = new.open().await.expect("opened");
     let again = new.submit(echo("once")).key("k").await.expect("submitted");
     assert!(!again.is_new() && !again.differs(), "also after the key has changed");
     assert!(new.submit(echo("other")).key("k").await.expect("submitted").differs());
 }
 
 async fn large_payloads_are_compressed_and_limited_by_their_compressed_size(url: &str) {
-    let engine = engine(url).await.codec(Deflate { over: 200 }).start().await.expect("started");
+    let engine = engine(url).codec(Deflate { over: 200 }).start().await.expect("started");
     let small = engine.submit(echo("small")).await.expect("submitted");
     let grows = Echo { text: "0123456789".into(), times: 300_000 };
     let grows = engine.submit(grows).await.expect("submitted");
@@ -176,7 +179,7 @@ async fn large_payloads_are_compressed_and_limited_by_their_compressed_size(url:
 
     let anyone = Engine::open(url).await.expect("opened");
     assert_eq!(anyone.result::<String>(large.id()).await.expect("done").len(), 14 * 300_000);
-    let sealed = anyone.codec(ToyCipher { id: 10, key: 1 });
+    let sealed = Engine::builder(url).codec(ToyCipher { id: 10, key: 1 }).open().await.expect("opened");
     let error = sealed.submit(echo(&"x".repeat((1 << 20) - 30))).await.map(|_| ());
     assert!(error.is_ok(), "{error:?}");
     let error = sealed.submit(echo(&"x".repeat(1 << 20))).await.err().expect("too large").to_string();
@@ -185,7 +188,7 @@ async fn large_payloads_are_compressed_and_limited_by_their_compressed_size(url:
 }
 
 async fn errors_of_a_codec_reach_the_caller(url: &str) {
-    let engine = engine(url).await.codec(ToyCipher { id: 10, key: 1 }).start().await.expect("started");
+    let engine = engine(url).codec(ToyCipher { id: 10, key: 1 }).start().await.expect("started");
     let error = engine.submit(echo("a secret")).await.err().expect("refused");
     assert!(matches!(error, Error::Codec { .. }) && !error.is_retryable());
     let text = "the input of a \"echo\" job cannot be encoded: codec 10 could not write it (there are things";
@@ -200,9 +203,9 @@ async fn errors_of_a_codec_reach_the_caller(url: &str) {
     assert!(error.to_string().contains("the output cannot be written: codec 10"), "{error}");
     engine.stop().await;
 
-    let other = Engine::builder(url).codec(ToyCipher { id: 10, key: 2 });
+    let other = Engine::builder(url).codec(ToyCipher { id: 10, key: 2 }).open().await.expect("opened");
     let damaged = other.submit(echo("hello")).await.expect("submitted");
-    let engine = engine.start().await.expect("started again");
+    engine.start().await.expect("started again");
     let error = engine.result::<String>(damaged.id()).await.expect_err("another key");
     assert!(matches!(error, JobError::Failed { reason: Reason::Undecodable, .. }), "{error}");
     assert_eq!(view(&engine, damaged.id()).await.summary.attempts, 0);
@@ -210,11 +213,12 @@ async fn errors_of_a_codec_reach_the_caller(url: &str) {
 }
 
 async fn two_codecs_with_one_number_are_refused(url: &str) {
-    let clash =
-        engine(url).await.codec(ToyCipher { id: 10, key: 1 }).reads_codec(ToyCipher { id: 10, key: 2 });
-    let error = clash.submit(echo("x")).await.err().expect("refused").to_string();
-    assert!(error.contains("two codecs have the number 10"), "{error}");
-    assert!(matches!(clash.start().await.err(), Some(Error::Setup(_))));
-    let own = engine(url).await.codec(ToyCipher { id: 1, key: 1 }).start().await.err().expect("refused");
+    let clash = || engine(url).codec(ToyCipher { id: 10, key: 1 }).reads_codec(ToyCipher { id: 10, key: 2 });
+    for refused in [clash().open().await.err(), clash().start().await.err()] {
+        let error = refused.expect("refused");
+        assert!(matches!(error, Error::Setup(_)), "{error:?}");
+        assert!(error.to_string().contains("two codecs have the number 10"), "{error}");
+    }
+    let own = engine(url).codec(ToyCipher { id: 1, key: 1 }).start().await.err().expect("refused");
     assert!(own.to_string().contains("choose one from 10 to 255"), "{own}");
 }

@@ -201,7 +201,7 @@ impl Task for Large {
 
 async fn large_jobs_are_submitted_in_several_transactions(url: &str) {
     let faults = Arc::new(Partial::default());
-    let engine = faulty(url, &faults).await;
+    let engine = faulty(url, &faults).await.open().await.expect("opened");
     let large = || Large("x".repeat(1_000_000));
     engine.submit_all((0..40).map(|_| large())).await.expect("submitted");
     let single = (0..40).map(|_| async { engine.submit(large()).await.map(drop) });

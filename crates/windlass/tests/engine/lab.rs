@@ -37,7 +37,7 @@ impl Task for Number {
 }
 
 /// Submits jobs under a limit of one start an hour.
-async fn submit_limited(lab: &Lab, jobs: u32) -> Vec<LabJob<u32>> {
+async fn submit_limited(lab: &Lab, jobs: u32) -> Vec<LabJob<Number>> {
     let engine = lab.engine().await;
     engine.control("test").set_limit(RateLimit::per("api", 1, hours(1)).burst(1)).await.expect("set");
     let mut submitted = Vec::new();
@@ -48,7 +48,7 @@ async fn submit_limited(lab: &Lab, jobs: u32) -> Vec<LabJob<u32>> {
     submitted
 }
 
-async fn done(lab: &Lab, jobs: &[LabJob<u32>]) -> usize {
+async fn done(lab: &Lab, jobs: &[LabJob<Number>]) -> usize {
     let mut done = 0;
     for job in jobs {
         done += usize::from(lab.state(*job).await == State::Done);

@@ -269,7 +269,7 @@ fn wait(names: &[&str], all: bool, millis: Option<u64>, log: &str) -> Act {
     Act::Wait { names, all, every: false, millis, log: log.to_owned() }
 }
 
-async fn failure(handle: &Handle<Vec<String>>) -> (Reason, Failure) {
+async fn failure(handle: &Handle<Act>) -> (Reason, Failure) {
     match handle.result().await {
         Err(JobError::Failed { reason, failure, .. }) => (reason, failure),
         other => panic!("it should have failed: {other:?}"),

@@ -111,8 +111,8 @@ async fn a_server_killed_under_load_loses_and_repeats_no_job() {
     assert_eq!(counts.fenced, 0, "the worker was never declared dead: {counts:?}");
 }
 
-/// An engine on a store that gives up waiting for an answer after `patience`.
-async fn impatient(url: &str, patience: Duration) -> Engine {
+/// Describes an engine on a store that gives up waiting for an answer after `patience`.
+async fn impatient(url: &str, patience: Duration) -> windlass::Builder {
     let options = Options::parse(url).expect("an address").patience(patience);
     Engine::builder(url).store(Arc::new(Postgres::open(options).await.expect("opened")))
 }

@@ -91,7 +91,7 @@ async fn submit(engine: &Engine, test: &str) {
 }
 
 /// Starts an engine with one slot.
-async fn start(engine: windlass::Builder) -> windlass::Builder {
+async fn start(engine: windlass::Builder) -> Engine {
     let config =
         Config { lease: Duration::from_secs(60), drain: Duration::from_secs(30), ..Config::default() };
     let engine = engine.task::<Pass>().queue("default", Pool::slots(1)).config(config);

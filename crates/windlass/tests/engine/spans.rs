@@ -1,7 +1,7 @@
 //! Spans of attempts, and the trace of a job, which reaches other processes and the jobs that it submits.
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::BTreeMap,
     fmt::Debug,
     sync::{Mutex, Once},
     time::Instant,
@@ -103,14 +103,9 @@ impl Task for Traced {
     }
 }
 
-/// Engines by store, for tasks that submit.
-static ENGINES: Mutex<Option<HashMap<String, Engine>>> = Mutex::new(None);
-
 /// Submits jobs in every way.
 #[derive(Serialize, Deserialize)]
-struct Submitter {
-    url: String,
-}
+struct Submitter;
 
 impl Task for Submitter {
     const KIND: &'static str = "submitter";
@@ -118,7 +113,7 @@ impl Task for Submitter {
     type Error = Failure;
 
     async fn run(self, cx: &TaskCx) -> Result<Vec<JobId>, Failure> {
-        let engine = ENGINES.lock().expect("not poisoned").as_ref().expect("set")[&self.url].clone();
+        let engine = cx.engine();
         let single = engine.submit(Traced).await?.id();
         let many = engine.submit_all([Traced, Traced]).await?;
         let json = engine.submit_json("traced", 1, serde_json::json!(null)).queue("traced").await?.id();
@@ -132,7 +127,7 @@ impl Task for Submitter {
             };
             Ok::<_, windlass::Error>([alone, passed_on])
         });
-        let [alone, passed_on] = spawned.await??;
+        let [alone, passed_on] = spawned.await.or_stop()??;
         Ok(vec![single, many[0].id, many[1].id, json, passed_on, other, alone])
     }
 }
@@ -176,10 +171,9 @@ async fn jobs_that_a_task_submits_have_its_trace(url: &str) {
     let submitting = Engine::builder(url).task::<Submitter>().start().await.expect("started");
     let tracing = Engine::builder(url).task::<Traced>().queue("traced", Pool::slots(4));
     let tracing = tracing.start().await.expect("started");
-    ENGINES.lock().expect("not poisoned").get_or_insert_default().insert(url.to_owned(), submitting.clone());
     let trace_of = async |id: JobId| tracing.result::<Option<String>>(id).await.expect("done");
 
-    let submitter = submitting.submit(Submitter { url: url.into() }).trace(TRACE).await.expect("submitted");
+    let submitter = submitting.submit(Submitter).trace(TRACE).await.expect("submitted");
     let ids = submitter.result().await.expect("done");
     for id in &ids[..5] {
         assert_eq!(trace_of(*id).await.as_deref(), Some(TRACE));
@@ -188,10 +182,9 @@ async fn jobs_that_a_task_submits_have_its_trace(url: &str) {
     assert_eq!(trace_of(ids[5]).await.as_deref(), Some(OTHER), "a trace given at submit wins");
     assert_eq!(trace_of(ids[6]).await, None, "a spawned task has no trace");
 
-    let plain = submitting.submit(Submitter { url: url.into() }).await.expect("submitted");
+    let plain = submitting.submit(Submitter).await.expect("submitted");
     let ids = plain.result().await.expect("done");
     assert_eq!((trace_of(ids[0]).await, trace_of(ids[1]).await), (None, None));
-    ENGINES.lock().expect("not poisoned").as_mut().expect("set").remove(url);
     submitting.stop().await;
     tracing.stop().await;
 }

@@ -9,7 +9,7 @@ use std::{
 };
 
 use windlass::{
-    Config,
+    Builder, Config,
     env::IdSource,
     model::{ClaimNo, Epoch, JobClaim},
     prelude::*,
@@ -79,7 +79,7 @@ impl Task for Do {
     }
 }
 
-async fn engine(url: &str) -> Engine {
+fn engine(url: &str) -> Builder {
     Engine::builder(url).task::<Do>()
 }
 
@@ -155,12 +155,12 @@ async fn page(engine: &Engine) -> Page {
 }
 
 async fn every_event_is_counted(url: &str) {
-    let engine = engine(url).await;
+    let config = Config { drain: Duration::from_millis(50), name: "a \"name\"".into(), ..Config::default() };
+    let engine = engine(url).queue("default", Pool::slots(4)).config(config).open().await.expect("opened");
     for act in [Act::Return, Act::Return, Act::FailOnce, Act::Stop, Act::Cancel] {
         engine.submit(Do(act)).await.expect("submitted");
     }
-    let config = Config { drain: Duration::from_millis(50), name: "a \"name\"".into(), ..Config::default() };
-    let engine = engine.queue("default", Pool::slots(4)).config(config).start().await.expect("started");
+    engine.start().await.expect("started");
     until("all have ended", async || engine.counts().committed == 6).await;
     // Claimed at submit.
     let running = engine.submit(Do(Act::Sleep(60_000))).await.expect("submitted");
@@ -212,7 +212,7 @@ async fn every_event_is_counted(url: &str) {
 }
 
 async fn the_metrics_show_what_waits_for_keys_and_limits(url: &str) {
-    let engine = engine(url).await;
+    let engine = engine(url).open().await.expect("opened");
     let limit = windlass::RateLimit::per("api", 1, Duration::from_secs(3_600)).burst(5);
     engine.control("ada").set_limit(limit).await.expect("set");
     for n in 0..4 {
@@ -227,7 +227,7 @@ async fn the_metrics_show_what_waits_for_keys_and_limits(url: &str) {
 }
 
 async fn the_metrics_show_the_jobs_of_each_queue(url: &str) {
-    let engine = engine(url).await;
+    let engine = engine(url).open().await.expect("opened");
     engine.submit(Do(Act::Return)).queue("no\"body").await.expect("submitted");
     engine.submit(Do(Act::Return)).delay(Duration::from_secs(600)).await.expect("submitted");
     tokio::time::sleep(Duration::from_millis(50)).await;
@@ -266,7 +266,7 @@ async fn a_dead_worker_is_counted(url: &str) {
         renew_every: Duration::from_millis(200),
         ..Config::default()
     };
-    let engine = engine(url).await;
+    let engine = engine(url).config(config).open().await.expect("opened");
     engine.submit(Do(Act::Return)).await.expect("submitted");
     // A worker that claims and does not renew its lease.
     let id = IdSource::default().worker();
@@ -282,7 +282,7 @@ async fn a_dead_worker_is_counted(url: &str) {
     let (number, queue) = (ClaimNo(1), "default".into());
     let request = ClaimRequest { worker: id, number, queue, kinds, limit: 1, solo: false, settled: vec![] };
     assert_eq!(engine.store().claim(None, &request).await.expect("claimed").jobs.len(), 1);
-    let engine = engine.config(config).start().await.expect("started");
+    engine.start().await.expect("started");
     until("it is reaped", async || engine.counts().reaped == 1).await;
     let page = page(&engine).await;
     assert_eq!((page.get("reaped_total"), page.get("dead_workers_total")), (1.0, 1.0));
@@ -290,7 +290,7 @@ async fn a_dead_worker_is_counted(url: &str) {
 }
 
 async fn the_metrics_show_a_blocked_slot(url: &str) {
-    let engine = engine(url).await.start().await.expect("started");
+    let engine = engine(url).start().await.expect("started");
     let blocked = Do(Act::BlockUntil(url.into()));
     let job = engine.submit(blocked).timeout(Duration::from_millis(50)).retry(Retry::never());
     job.await.expect("submitted").result().await.expect_err("given up");
@@ -320,10 +320,10 @@ async fn get(addr: SocketAddr, path: &str) -> String {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_server_has_two_pages_and_survives_bad_clients() {
     let place = crate::common::sqlite();
-    let engine = engine(&place.url).await;
+    let engine = engine(&place.url).open().await.expect("opened");
     let addr = engine.serve_metrics("127.0.0.1:0").expect("served");
     assert!(get(addr, "/healthz").await.starts_with("HTTP/1.1 503 "), "nothing has started");
-    let engine = engine.start().await.expect("started");
+    engine.start().await.expect("started");
     assert!(get(addr, "/healthz").await.ends_with("\r\n\r\nok\n"));
     let metrics = get(addr, "/metrics?name=all").await;
     let (head, body) = metrics.split_once("\r\n\r\n").expect("a head");
@@ -378,7 +378,7 @@ async fn the_server_has_two_pages_and_survives_bad_clients() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_metrics_of_a_blocked_program_are_still_served() {
     let place = crate::common::sqlite();
-    let engine = engine(&place.url).await.start().await.expect("started");
+    let engine = engine(&place.url).start().await.expect("started");
     let addr = engine.serve_metrics("127.0.0.1:0").expect("served");
     for _ in 0..4 {
         engine.submit(Do(Act::Block(3_000))).await.expect("submitted");
@@ -402,7 +402,7 @@ async fn a_store_that_is_down_does_not_delay_a_scrape_on_postgres() {
     let cluster =
         tokio::task::spawn_blocking(Cluster::start).await.expect("ran").expect("PostgreSQL is needed");
     let place = postgres_on(&cluster);
-    let engine = engine(&place.url).await.start().await.expect("started");
+    let engine = engine(&place.url).start().await.expect("started");
     let addr = engine.serve_metrics("127.0.0.1:0").expect("served");
     let mut cluster = tokio::task::spawn_blocking(move || {
         let mut cluster = cluster;

@@ -51,7 +51,7 @@ async fn write_settings(url: &str, id: JobId, text: &str) {
 }
 
 async fn a_job_whose_row_cannot_be_decoded_fails_alone(url: &str) {
-    let submitter = Engine::builder(url).task::<Echo>();
+    let submitter = Engine::builder(url).task::<Echo>().open().await.expect("opened");
     let broken = submitter.submit(Echo { n: 7, url: url.into() }).await.expect("submitted");
     let sound = submitter.submit(Echo { n: 8, url: url.into() }).await.expect("submitted");
     write_settings(url, broken.id(), r#"{"retry":"#).await;

@@ -1,6 +1,6 @@
 //! Signals that a job cannot decode: they are marked unreadable, and the job continues to wait.
 
-use windlass::{ControlOutcome, MachineCx, State, model::Signal, prelude::*};
+use windlass::{Builder, ControlOutcome, MachineCx, State, model::Signal, prelude::*};
 
 use crate::{
     common::{Reversed, until},
@@ -100,9 +100,8 @@ impl Workflow for Flowing {
     }
 }
 
-async fn engine(url: &str) -> Engine {
-    let engine = Engine::open(url).await.expect("opened");
-    engine.machine::<Number>().machine::<Numbers>().workflow::<Flowing>()
+fn engine(url: &str) -> Builder {
+    Engine::builder(url).machine::<Number>().machine::<Numbers>().workflow::<Flowing>()
 }
 
 /// The unreadable signals of a job.
@@ -130,7 +129,7 @@ async fn result(engine: &Engine, id: JobId) -> Result<u32, String> {
 }
 
 async fn a_machine_waits_until_it_can_read_a_signal(url: &str) {
-    let engine = engine(url).await.start().await.expect("started");
+    let engine = engine(url).start().await.expect("started");
     let job = engine.submit(Number::Start).signal("n", "seven").await.expect("submitted");
     job.signal("n", -7).await.expect("sent");
     job.signal("n", 7).await.expect("sent");
@@ -139,7 +138,7 @@ async fn a_machine_waits_until_it_can_read_a_signal(url: &str) {
 }
 
 async fn a_workflow_waits_until_it_can_read_a_signal(url: &str) {
-    let engine = engine(url).await.start().await.expect("started");
+    let engine = engine(url).start().await.expect("started");
     for how in ["signal", "select"] {
         let job = engine.submit(Flowing { how: how.into() }).signal("n", "seven").await.expect("submitted");
         job.signal("n", -7).await.expect("sent");
@@ -150,7 +149,7 @@ async fn a_workflow_waits_until_it_can_read_a_signal(url: &str) {
 }
 
 async fn a_condition_receives_no_unreadable_signal(url: &str) {
-    let engine = engine(url).await.start().await.expect("started");
+    let engine = engine(url).start().await.expect("started");
     let job = engine.submit(Flowing { how: "if".into() }).signal("n", "seven").await.expect("submitted");
     job.signal("n", 7).await.expect("sent");
     assert_eq!(result(&engine, job.id()).await, Ok(7));
@@ -158,7 +157,7 @@ async fn a_condition_receives_no_unreadable_signal(url: &str) {
 }
 
 async fn an_unreadable_signal_is_not_in_the_journal(url: &str) {
-    let engine = engine(url).await.start().await.expect("started");
+    let engine = engine(url).start().await.expect("started");
     for how in ["signal", "select", "if"] {
         let job = engine.submit(Flowing { how: how.into() }).signal("n", "seven").await.expect("submitted");
         let bad = waits_with_unreadable(&engine, job.id(), 1).await;
@@ -179,7 +178,7 @@ async fn an_unreadable_signal_is_not_in_the_journal(url: &str) {
 }
 
 async fn a_step_receives_no_unreadable_signal(url: &str) {
-    let engine = engine(url).await.start().await.expect("started");
+    let engine = engine(url).start().await.expect("started");
     let job = engine.submit(Numbers::Start { seconds: None }).await.expect("submitted");
     for n in [serde_json::json!(1), serde_json::json!("two"), serde_json::json!(3), serde_json::json!([4])] {
         job.signal("n", n).await.expect("sent");
@@ -198,7 +197,7 @@ async fn a_step_receives_no_unreadable_signal(url: &str) {
 }
 
 async fn a_wait_with_an_unreadable_signal_times_out(url: &str) {
-    let engine = engine(url).await.start().await.expect("started");
+    let engine = engine(url).start().await.expect("started");
     let job = engine.submit(Numbers::Start { seconds: Some(1) }).signal("n", "one").await.expect("submitted");
     job.signal("stop", ()).await.expect("sent");
     let done = tokio::time::timeout(Duration::from_secs(60), job.result()).await.expect("it ends");
@@ -209,10 +208,10 @@ async fn a_wait_with_an_unreadable_signal_times_out(url: &str) {
 }
 
 async fn a_signal_is_restored_once_its_codec_is_available(url: &str) {
-    let without = engine(url).await.start().await.expect("started");
+    let without = engine(url).start().await.expect("started");
     let machine = without.submit(Number::Start).await.expect("submitted").id();
     let flow = without.submit(Flowing { how: "signal".into() }).await.expect("submitted").id();
-    let with = engine(url).await.codec(Reversed);
+    let with = engine(url).codec(Reversed).open().await.expect("opened");
     let mut numbers = Vec::new();
     for id in [machine, flow] {
         with.signal(id, "n", 12).await.expect("sent");
@@ -222,7 +221,7 @@ async fn a_signal_is_restored_once_its_codec_is_available(url: &str) {
         numbers.push((id, bad[0].number));
     }
     without.stop().await;
-    let with = with.start().await.expect("started");
+    with.start().await.expect("started");
     for (id, number) in numbers {
         let outcome = with.control("ada").restore_signal(id, number).await.expect("restored");
         assert_eq!(outcome, ControlOutcome::Done);
@@ -233,7 +232,7 @@ async fn a_signal_is_restored_once_its_codec_is_available(url: &str) {
 }
 
 async fn an_unreadable_signal_can_be_dropped(url: &str) {
-    let engine = engine(url).await.start().await.expect("started");
+    let engine = engine(url).start().await.expect("started");
     let job = engine.submit(Number::Start).signal_once("n", "a", "seven").await.expect("submitted");
     let bad = waits_with_unreadable(&engine, job.id(), 1).await;
     let outcome = engine.control("ada").drop_signal(job.id(), bad[0].number).await.expect("dropped");

@@ -83,7 +83,8 @@ async fn measure(url: &str) -> (Vec<Duration>, Duration) {
     until("all sleep", async || engine.inspect().jobs(&asleep).await.expect("jobs").len() == SLEEPERS).await;
     killed.kill().expect("killed");
     killed.wait().expect("dead");
-    let second = engine.workflow::<Nap>().workflow::<Awake>().queue("default", Pool::slots(100));
+    let second =
+        Engine::builder(url).workflow::<Nap>().workflow::<Awake>().queue("default", Pool::slots(100));
     let second = second.start().await.expect("started");
     let mut late = Vec::new();
     for job in &jobs {

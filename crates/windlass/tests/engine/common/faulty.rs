@@ -4,7 +4,7 @@ use std::{future::Future, sync::Arc};
 
 use tokio::sync::RwLock;
 use windlass::{
-    Engine, JobId,
+    Builder, Engine, JobId,
     model::{
         Change, CommitOutcome, JournalEntry, NewJob, NewSignal, Payload, Rev, Signal, SubmitOutcome, Time,
         WorkerId,
@@ -44,8 +44,8 @@ pub(crate) trait Faults: Send + Sync + 'static {
     }
 }
 
-/// An engine, not started, on the store at `url` with these faults.
-pub(crate) async fn faulty<F: Faults>(url: &str, faults: &Arc<F>) -> Engine {
+/// Describes an engine on the store at `url` with these faults.
+pub(crate) async fn faulty<F: Faults>(url: &str, faults: &Arc<F>) -> Builder {
     let store = Engine::open(url).await.expect("opened").store().clone();
     Engine::builder(url).store(Arc::new(FaultyStore { store, faults: Arc::clone(faults) }))
 }

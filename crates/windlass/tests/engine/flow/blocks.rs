@@ -213,7 +213,7 @@ impl Workflow for Slows {
 }
 
 /// An engine with a job of slow items, and the name of its run.
-async fn slow(url: &str, on: On, how: How) -> (Engine, windlass::Handle<(u64, u64)>, String) {
+async fn slow(url: &str, on: On, how: How) -> (Engine, Handle<Slows>, String) {
     let engine = Engine::builder(url).task::<Slow>().workflow::<Slows>();
     let engine = engine.start().await.expect("started");
     let run = format!("slow {} {on:?}", how as u8);

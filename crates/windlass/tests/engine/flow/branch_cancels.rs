@@ -76,8 +76,12 @@ async fn branches(lab: &Lab, job: JobId) -> Vec<Branch> {
 
 async fn a_parent_that_is_cancelled_while_it_spawns_spawns_no_more(on: On) {
     let store = on.fresh().await;
-    let engine = Engine::open(&store.url).await.expect("opened");
-    let engine = engine.workflow::<Sleeper>().workflow::<Spawns>().start().await.expect("started");
+    let engine = Engine::builder(&store.url)
+        .workflow::<Sleeper>()
+        .workflow::<Spawns>()
+        .start()
+        .await
+        .expect("started");
     let run = run();
     let job = engine.submit(Spawns { run }).await.expect("submitted").id();
     let branch = async || engine.inspect().branches(job).await.expect("branches").into_iter().next();

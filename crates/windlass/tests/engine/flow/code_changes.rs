@@ -157,9 +157,9 @@ where
     let id = job.id();
     reaches(&first, id, State::Waiting).await;
     first.stop().await;
-    let second = Engine::builder(url).store(store).workflow::<B>();
+    let second = Engine::builder(url).store(store).workflow::<B>().open().await.expect("opened");
     between(&second, id).await;
-    let second = second.start().await.expect("started");
+    second.start().await.expect("started");
     second.signal(id, "go", ()).await.expect("sent");
     let result = second.result(id).await;
     second.stop().await;
@@ -226,9 +226,8 @@ async fn a_divergence_is_reported_with_both_sides(on: On) {
         other => panic!("{other:?}"),
     }
     // Nothing is lost: with code that fits, it continues.
-    let engine = Engine::open(&store.url).await.expect("opened");
     if on != On::Memory {
-        let engine = engine.workflow::<First>().start().await.expect("started");
+        let engine = Engine::builder(&store.url).workflow::<First>().start().await.expect("started");
         let id = broken.expect("submitted");
         engine.control("test").retry(id).await.expect("retried");
         assert_eq!(engine.result::<Vec<String>>(id).await.expect("it fits"), ["a", "b", "c", "d"]);
@@ -300,9 +299,9 @@ async fn a_check_finds_the_one_job_that_would_diverge(on: On) {
     until("all wait", async || first.inspect().jobs(&waiting).await.expect("jobs").len() == 1_000).await;
     first.stop().await;
     let before = store.inspect().journal(jobs[613].id, None, 99).await.expect("a journal");
-    let checked =
-        Engine::builder(url).store(store.clone()).workflow::<OddLater>().check().run(|_| true).await;
-    let checked = checked.expect("checked");
+    let later =
+        Engine::builder(url).store(store.clone()).workflow::<OddLater>().open().await.expect("opened");
+    let checked = later.check().run(|_| true).await.expect("checked");
     assert_eq!(checked.jobs, 1_000);
     let broken: Vec<JobId> = checked.broken.iter().map(|broken| broken.job).collect();
     assert_eq!(broken, [jobs[613].id]);

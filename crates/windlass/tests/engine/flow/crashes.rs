@@ -250,7 +250,7 @@ async fn continue_if_survives_every_crash(on: On) {
                 // One has all its signals before it starts, the other receives them while it waits.
                 let engine = lab.engine().await;
                 let late = engine.submit(Gate).delay(minutes(1)).await.expect("submitted");
-                let late = lab.job::<u32>(late.id());
+                let late = lab.job::<Gate>(late.id());
                 for n in 1..=4_u32 {
                     lab.signal(late, "open", n).await;
                 }

@@ -117,10 +117,10 @@ async fn a_job_of_a_machine_is_not_run_as_a_workflow() {
     })
     .await;
     engine.stop().await;
-    let other = Engine::builder(&store.url).workflow::<AsWorkflow>();
+    let other = Engine::builder(&store.url).workflow::<AsWorkflow>().open().await.expect("opened");
     let checked = other.check().run(|_| true).await.expect("checked");
     assert_eq!(checked.broken.len(), 1, "{checked:?}");
-    let other = other.start().await.expect("started");
+    other.start().await.expect("started");
     other.signal(job.id(), "go", ()).await.expect("sent");
     match other.result::<()>(job.id()).await {
         Err(JobError::Failed { reason: Reason::Undecodable, failure, .. }) => {

@@ -2,7 +2,7 @@
 
 use std::ops::ControlFlow;
 
-use windlass::{Codec, First2, State, Unit, model::journal::CallKind, prelude::*, testing::Lab};
+use windlass::{Builder, Codec, First2, State, Unit, model::journal::CallKind, prelude::*, testing::Lab};
 
 use super::{On, transactions::client};
 
@@ -131,7 +131,7 @@ async fn readable(store: &crate::common::TestStore, text: &str) -> Vec<String> {
 
 async fn no_payload_of_a_workflow_can_be_read_in_the_store(on: On) {
     let store = on.fresh().await;
-    let setup = |engine: Engine| engine.workflow::<Confession>().task::<Echo>().codec(Shifted);
+    let setup = |engine: Builder| engine.workflow::<Confession>().task::<Echo>().codec(Shifted);
     let lab = Lab::on(&store.url, setup).await;
     let job = lab.submit(Confession { secret: SECRET.into(), run: 1 }).await;
     for _ in 0..2 {

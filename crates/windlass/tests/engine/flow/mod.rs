@@ -28,7 +28,7 @@ mod undos;
 
 use std::{collections::BTreeMap, sync::Mutex};
 
-use windlass::{Engine, testing::CrashReport, testing::Lab};
+use windlass::testing::{CrashReport, Lab};
 
 use crate::common::{TestStore, postgres, sqlite};
 

@@ -17,7 +17,7 @@ on_every_store!(
     a_workflow_can_run_in_one_commit,
     a_parent_reads_the_context_of_its_child,
     a_child_whose_key_is_taken_is_an_error,
-    errors_keep_their_type,
+    errors_keep_their_type_and_their_decision,
     a_journal_is_encoded_with_the_codec,
     a_slow_step_does_not_delay_a_concurrent_wait,
     a_signal_that_loses_a_select_stays_in_the_inbox,
@@ -179,6 +179,11 @@ impl From<Failure> for PayError {
     }
 }
 
+fn pay(job: JobId, step: &str, limit: u32) -> Result<(), PayError> {
+    ran(format!("{job}/{step}"));
+    Err(PayError::Declined { limit })
+}
+
 #[derive(Serialize, Deserialize)]
 struct Pay;
 
@@ -188,31 +193,37 @@ impl Workflow for Pay {
     type Error = PayError;
 
     async fn run(self, flow: Flow) -> Result<(), PayError> {
-        let first = flow.step("first", || async { Err::<(), _>(PayError::Declined { limit: 10 }) }).await;
+        let id = flow.id();
+        let first = flow.step("first", async || Ok(pay(id, "first", 10)?)).await;
         flow.sleep(days(1)).await;
-        assert_eq!(first, Err(PayError::Declined { limit: 10 }), "in the first run and in every replay");
-        let slow = flow.step("slow", || async {
+        let first = first.expect_err("in the first run and in every replay");
+        assert_eq!((&*first.class, first.detail()), ("pay", Some(PayError::Declined { limit: 10 })));
+        let slow = flow.step("slow", async || {
             std::future::pending::<()>().await;
-            Ok::<_, PayError>(())
+            Ok(())
         });
         let slow = slow.timeout(Duration::from_millis(20)).retry(Retry::never()).await;
-        assert!(matches!(slow, Err(PayError::Other(text)) if text.contains("ran longer than 20ms")));
-        flow.step("last", || async { Err::<(), _>(PayError::Declined { limit: 20 }) }).await?;
+        let slow = PayError::from(slow.expect_err("it never returns"));
+        assert!(matches!(slow, PayError::Other(text) if text.contains("ran longer than 20ms")));
+        flow.step("last", async || Ok(pay(id, "last", 20)?)).await?;
         Ok(())
     }
 }
 
-async fn errors_keep_their_type(on: On) {
+/// The conversion of the user's error decides, also in steps: it says that no retry helps.
+async fn errors_keep_their_type_and_their_decision(on: On) {
     let store = on.fresh().await;
     let lab = Lab::on(&store.url, |engine| engine.workflow::<Pay>()).await;
     let job = lab.submit(Pay).await;
     lab.run().await;
-    match lab.result(job).await {
-        Err(JobError::Failed { reason: Reason::Stopped, failure, .. }) => {
-            assert_eq!(failure.detail::<PayError>(), Some(PayError::Declined { limit: 20 }));
-            assert_eq!(failure.class, "pay");
-        }
+    let error = lab.result(job).await.expect_err("declined");
+    assert_eq!(error.error(), Some(PayError::Declined { limit: 20 }));
+    match error {
+        JobError::Failed { reason: Reason::Stopped, failure, .. } => assert_eq!(failure.class, "pay"),
         other => panic!("{other:?}"),
+    }
+    for step in ["first", "last"] {
+        assert_eq!(times(format!("{}/{step}", job.id())), 1, "{step} was not retried");
     }
 }
 

@@ -89,14 +89,14 @@ async fn lab(on: On) -> (Lab, crate::common::TestStore) {
 }
 
 /// Submits pieces and runs the lab.
-async fn pieces(lab: &Lab, count: u64, packed: bool, broken: &str, merge: Merge) -> LabJob<(u64, u64)> {
+async fn pieces(lab: &Lab, count: u64, packed: bool, broken: &str, merge: Merge) -> LabJob<Pieces> {
     let job = Pieces { count, packed, broken: broken.into(), merge };
     let handle = lab.engine().await.submit(job).key(broken).await.expect("submitted");
     lab.run().await;
     lab.job(handle.id())
 }
 
-async fn redrive(lab: &Lab, job: LabJob<(u64, u64)>, branch: Option<&str>) -> (RedriveProgress, Vec<u64>) {
+async fn redrive(lab: &Lab, job: LabJob<Pieces>, branch: Option<&str>) -> (RedriveProgress, Vec<u64>) {
     let engine = lab.engine().await;
     let mut progress = Vec::new();
     let redriven = engine.control("test").redrive(job.id(), branch).run(|so_far| {

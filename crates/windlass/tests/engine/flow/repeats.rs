@@ -61,7 +61,7 @@ impl Workflow for Beats {
     }
 }
 
-type Beating = LabJob<Option<()>>;
+type Beating = LabJob<Beats>;
 
 /// A job that ran for half an hour and was paused for a year.
 struct Year {

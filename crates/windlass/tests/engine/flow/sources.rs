@@ -188,8 +188,12 @@ impl Workflow for Million {
 async fn a_source_of_a_million_items_is_read_in_chunks() {
     const N: u64 = 1_000_000;
     let store = On::Sqlite.fresh().await;
-    let engine = windlass::Engine::open(&store.url).await.expect("opened");
-    let engine = engine.task::<Light>().workflow::<Million>().start().await.expect("started");
+    let engine = windlass::Engine::builder(&store.url)
+        .task::<Light>()
+        .workflow::<Million>()
+        .start()
+        .await
+        .expect("started");
     let job = engine.submit(Million { n: N }).await.expect("submitted");
     assert_eq!(job.result().await.expect("done"), (N, N / 2));
     let most = MOST.load(Ordering::Relaxed);

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use windlass::{
-    Failure, JobError,
+    Builder, Failure, JobError,
     prelude::*,
     store::{postgres::Options, rusqlite::Connection, tokio_postgres},
     testing::Lab,
@@ -35,9 +35,9 @@ impl Workflow for Book {
                             let id = id.clone();
                             Box::pin(async move {
                                 let sql = "insert into bookings (job, thing) values ($1, $2)";
-                                tx.execute(sql, &[&id, &thing]).await?;
+                                tx.execute(sql, &[&id, &thing]).await.or_retry()?;
                                 let sql = "select count(*) from bookings where job = $1";
-                                Ok::<i64, Failure>(tx.query_one(sql, &[&id]).await?.get(0))
+                                Ok::<i64, Failure>(tx.query_one(sql, &[&id]).await.or_retry()?.get(0))
                             })
                         })
                         .await
@@ -45,9 +45,10 @@ impl Workflow for Book {
                 false => {
                     transaction
                         .in_sqlite(move |tx| {
-                            tx.execute("insert into bookings (job, thing) values (?1, ?2)", (&id, thing))?;
+                            tx.execute("insert into bookings (job, thing) values (?1, ?2)", (&id, thing))
+                                .or_retry()?;
                             let sql = "select count(*) from bookings where job = ?1";
-                            Ok::<i64, Failure>(tx.query_row(sql, [&id], |row| row.get(0))?)
+                            Ok::<i64, Failure>(tx.query_row(sql, [&id], |row| row.get(0)).or_retry()?)
                         })
                         .await
                 }
@@ -112,7 +113,7 @@ async fn crash_everywhere(on: On) {
         lab.run().await;
         (lab.result(job).await.map_err(|error| error.to_string()), booked(&url, job.id()).await)
     };
-    let setup = |engine: Engine| engine.workflow::<Book>();
+    let setup = |engine: Builder| engine.workflow::<Book>();
     let report = windlass::testing::crash_at_every_commit_on(open, setup, scenario).await;
     let things = ["hotel", "flight", "car"].map(String::from).to_vec();
     assert_eq!(report.outcome, (Ok(vec![1, 2, 3]), things), "each thing was booked once");

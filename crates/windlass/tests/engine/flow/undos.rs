@@ -7,7 +7,7 @@ use windlass::{
     model::journal::CallEvent,
     prelude::*,
     store::{ControlOutcome, JobAction, ReapRequest},
-    testing::Lab,
+    testing::{Lab, LabJob},
 };
 
 use super::{On, on_every_store, ran, times};
@@ -88,13 +88,13 @@ async fn lab(on: On) -> (crate::common::TestStore, Lab) {
 }
 
 /// The keys of the steps that were undone, in order.
-async fn undone(lab: &Lab, job: windlass::testing::LabJob<Vec<String>>) -> Vec<String> {
+async fn undone(lab: &Lab, job: LabJob<Booking>) -> Vec<String> {
     let journal = lab.journal(job).await;
     let undone = journal.into_iter().filter(|entry| entry.event == CallEvent::Undone);
     undone.map(|entry| entry.key.unwrap_or_default()).collect()
 }
 
-async fn each_once_in_reverse(lab: &Lab, job: windlass::testing::LabJob<Vec<String>>) {
+async fn each_once_in_reverse(lab: &Lab, job: LabJob<Booking>) {
     assert_eq!(undone(lab, job).await, ["flight", "hotel"]);
     for part in ["hotel", "flight"] {
         assert_eq!(times(format!("{}/undo/{part}", job.id())), 1, "{part}");
@@ -107,7 +107,7 @@ async fn a_job_that_expires_is_undone(on: On) {
     let engine = lab.engine().await;
     let deadline = lab.now().plus(hours(2));
     let handle = engine.submit(Booking { ends: "waits".into() }).deadline(deadline).await.expect("submitted");
-    let job = lab.job::<Vec<String>>(handle.id());
+    let job = lab.job::<Booking>(handle.id());
     lab.run().await;
     match lab.result(job).await {
         Err(JobError::Failed { reason: Reason::Expired, .. }) => {}
@@ -305,7 +305,7 @@ async fn an_unwind_continues_after_the_deadline(on: On) {
     let lab = Lab::on(&store.url, |engine| engine.workflow::<Late>()).await;
     let deadline = lab.now().plus(hours(1));
     let handle = lab.engine().await.submit(Late).deadline(deadline).await.expect("submitted");
-    let job = lab.job::<()>(handle.id());
+    let job = lab.job::<Late>(handle.id());
     lab.run().await;
     assert_eq!(lab.result(job).await.expect_err("it fails").to_string(), "the job failed (stopped): no");
     assert_eq!(times(format!("{}/refund", job.id())), 2, "it was undone, although its deadline had passed");
@@ -354,7 +354,7 @@ impl Workflow for Trip {
 }
 
 /// A job that has booked and paid, and whose code changes now.
-async fn redeployed(lab: &Lab, changed: &str) -> windlass::testing::LabJob<Vec<String>> {
+async fn redeployed(lab: &Lab, changed: &str) -> LabJob<Trip> {
     let job = lab.submit(Trip { changed: changed.into() }).await;
     lab.run().await;
     assert_eq!(lab.state(job).await, State::Waiting);
@@ -363,7 +363,7 @@ async fn redeployed(lab: &Lab, changed: &str) -> windlass::testing::LabJob<Vec<S
 }
 
 /// Checks that the failure of the job, its journal and `why` name the step that was not undone.
-async fn names_step_not_undone(lab: &Lab, job: windlass::testing::LabJob<Vec<String>>, message: &str) {
+async fn names_step_not_undone(lab: &Lab, job: LabJob<Trip>, message: &str) {
     assert!(message.contains("not undone: \"charge\" ("), "{message:?}");
     let journal = lab.journal(job).await;
     let left: Vec<&str> = journal
@@ -550,7 +550,7 @@ impl Workflow for Keyed {
 }
 
 async fn a_step_that_was_undone_runs_again_under_another_id(on: On) {
-    let setup = |engine: Engine| engine.workflow::<Keyed>();
+    let setup = |engine: windlass::Builder| engine.workflow::<Keyed>();
     let report = on
         .crash(setup, async |lab: std::sync::Arc<Lab>| {
             let job = lab.submit(Keyed).await;

@@ -5,7 +5,7 @@ mod slots;
 mod submits;
 mod workers;
 
-use windlass::{prelude::*, store::Job};
+use windlass::{Builder, prelude::*, store::Job};
 
 /// What a test task does.
 #[derive(Serialize, Deserialize, Clone, Debug, PartialEq)]
@@ -76,12 +76,12 @@ impl From<TaskError> for Failure {
     }
 }
 
-async fn engine(url: &str) -> Engine {
+fn engine(url: &str) -> Builder {
     Engine::builder(url).task::<Do>()
 }
 
 async fn started(url: &str) -> Engine {
-    engine(url).await.start().await.expect("started")
+    engine(url).start().await.expect("started")
 }
 
 async fn view(engine: &Engine, id: JobId) -> Job {

@@ -150,9 +150,9 @@ impl Task for Big {
 }
 
 async fn an_output_that_is_too_large_fails_only_its_own_job(url: &str) {
-    let engine = Engine::builder(url).task::<Big>();
+    let engine = Engine::builder(url).task::<Big>().open().await.expect("opened");
     let jobs = engine.submit_all([Big(10), Big(2 << 20), Big(20)]).await.expect("submitted");
-    let engine = engine.start().await.expect("started");
+    engine.start().await.expect("started");
     assert_eq!(engine.result::<String>(jobs[0].id).await.expect("done").len(), 10);
     assert_eq!(engine.result::<String>(jobs[2].id).await.expect("done").len(), 20);
     let error = engine.result::<String>(jobs[1].id).await.expect_err("failed");
@@ -177,10 +177,10 @@ async fn a_job_that_has_not_ended_at_its_deadline_fails(url: &str) {
 }
 
 async fn a_job_past_its_deadline_is_not_started(url: &str) {
-    let engine = engine(url).await.queue("default", Pool::slots(1));
+    let engine = engine(url).queue("default", Pool::slots(1)).open().await.expect("opened");
     let past = Time::from_system(std::time::SystemTime::now()).minus(Duration::from_secs(1));
     let job = engine.submit(Do(Act::Return(1))).deadline(past).await.expect("submitted");
-    let engine = engine.start().await.expect("started");
+    engine.start().await.expect("started");
     let error = job.result().await.expect_err("failed");
     assert!(matches!(error, JobError::Failed { reason: Reason::Expired, .. }), "{error}");
     engine.stop().await;

@@ -14,7 +14,7 @@ crate::on_both_stores!(
 );
 
 async fn keys_and_ids_make_submits_repeatable(url: &str) {
-    let engine = engine(url).await;
+    let engine = engine(url).open().await.expect("opened");
     let first = engine.submit(Do(Act::Return(1))).key("k").await.expect("submitted");
     let again = engine.submit(Do(Act::Return(1))).key("k").await.expect("submitted");
     let other = engine.submit(Do(Act::Return(2))).key("k").await.expect("submitted");
@@ -48,6 +48,7 @@ async fn jobs_run_by_priority_and_after_their_delay(url: &str) {
     }
     let me = url.len();
     let engine = Engine::builder(url).task::<Note>().queue("default", Pool::slots(1));
+    let engine = engine.open().await.expect("opened");
     let submit = async |n: u64, priority: i16, ms: u64| {
         let job = engine.submit(Note(me, n)).priority(priority).delay(Duration::from_millis(ms));
         job.await.expect("submitted").id()
@@ -61,7 +62,7 @@ async fn jobs_run_by_priority_and_after_their_delay(url: &str) {
     ];
     let scheduled = view(&engine, jobs[4]).await;
     assert_eq!(scheduled.summary.state, State::Scheduled);
-    let engine = engine.start().await.expect("started");
+    engine.start().await.expect("started");
     for id in jobs {
         engine.result::<()>(id).await.expect("done");
     }
@@ -72,7 +73,7 @@ async fn jobs_run_by_priority_and_after_their_delay(url: &str) {
 }
 
 async fn bad_submits_are_refused_with_what_to_do(url: &str) {
-    let engine = engine(url).await;
+    let engine = engine(url).open().await.expect("opened");
     let submit = || engine.submit(Do(Act::Return(1)));
     let year_10000 = Time(Time::MAX.0 + 1);
     let errors = [
@@ -104,7 +105,7 @@ async fn bad_submits_are_refused_with_what_to_do(url: &str) {
 }
 
 async fn a_submit_from_a_runtime_that_ends_does_not_harm_the_engine(url: &str) {
-    let engine = engine(url).await.queue("default", Pool::slots(1)).start().await.expect("started");
+    let engine = engine(url).queue("default", Pool::slots(1)).start().await.expect("started");
     let elsewhere = engine.clone();
     let id = std::thread::spawn(move || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");

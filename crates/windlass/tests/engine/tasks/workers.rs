@@ -52,9 +52,9 @@ impl Task for Count {
 async fn many_jobs_run_exactly_once(url: &str) {
     let base = if url.starts_with("sqlite") { 1_000_000 } else { 2_000_000 };
     let n = 20_000;
-    let engine = Engine::builder(url).task::<Count>();
+    let engine = Engine::builder(url).task::<Count>().open().await.expect("opened");
     engine.submit_all((base..base + n).map(|n| Count { n })).await.expect("submitted");
-    let engine = engine.start().await.expect("started");
+    engine.start().await.expect("started");
     until("all are done", async || engine.counts().committed == n).await;
     engine.stop().await;
     let mut runs: Vec<u64> = RUNS
@@ -110,7 +110,7 @@ async fn an_engine_can_be_stopped_and_started_again(url: &str) {
     engine.submit(Do(Act::Return(1))).await.expect("submitted").result().await.expect("done");
     engine.stop().await;
     let later = engine.submit(Do(Act::Return(2))).await.expect("submitted");
-    let engine = engine.start().await.expect("started again");
+    engine.start().await.expect("started again");
     assert_eq!(later.result().await.expect("done"), 2);
     let third = engine.submit(Do(Act::Return(3))).await.expect("submitted");
     assert_eq!(third.result().await.expect("done"), 3);
@@ -119,9 +119,9 @@ async fn an_engine_can_be_stopped_and_started_again(url: &str) {
 }
 
 async fn a_graceful_stop_finishes_running_jobs_and_releases_the_others(url: &str) {
-    let engine = engine(url).await.queue("default", Pool::slots(4).prefetch(50));
+    let engine = engine(url).queue("default", Pool::slots(4).prefetch(50)).open().await.expect("opened");
     engine.submit_all((0..40).map(|_| Do(Act::Sleep(150)))).await.expect("submitted");
-    let engine = engine.start().await.expect("started");
+    engine.start().await.expect("started");
     until("some run", async || engine.counts().started >= 4).await;
     assert_eq!(engine.stop().await, 0, "no attempt was given up");
     let counts = engine.inspect().state_counts(u64::MAX).await.expect("counted");
@@ -139,7 +139,7 @@ async fn a_graceful_stop_finishes_running_jobs_and_releases_the_others(url: &str
 
 /// An engine in this process cannot be killed. What a killed one leaves is a worker whose liveness file is not locked.
 async fn jobs_of_a_dead_predecessor_run_at_once(url: &str) {
-    let engine = engine(url).await;
+    let engine = engine(url).open().await.expect("opened");
     let job = engine.submit(Do(Act::Return(5))).await.expect("submitted");
     let store = engine.store();
     let dead = IdSource::default().worker();
@@ -168,7 +168,7 @@ async fn jobs_of_a_dead_predecessor_run_at_once(url: &str) {
     assert_eq!(store.claim(None, &request).await.expect("claimed").jobs.len(), 1);
 
     let began = Instant::now();
-    let engine = engine.start().await.expect("started");
+    engine.start().await.expect("started");
     assert_eq!(job.result().await.expect("done"), 5);
     assert!(began.elapsed() < Duration::from_secs(10), "long before the lease of an hour");
     let seen = view(&engine, job.id()).await;
@@ -178,7 +178,7 @@ async fn jobs_of_a_dead_predecessor_run_at_once(url: &str) {
 
 async fn jobs_of_a_dropped_engine_run_again_at_once(url: &str) {
     let config = Config { lease: Duration::from_secs(600), ..Config::default() };
-    let dropped = engine(url).await.config(config).start().await.expect("started");
+    let dropped = engine(url).config(config).start().await.expect("started");
     let job = dropped.submit(Do(Act::Hang)).await.expect("submitted").id();
     until("it runs", async || dropped.counts().started == 1).await;
     drop(dropped);
@@ -191,8 +191,7 @@ async fn jobs_of_a_dropped_engine_run_again_at_once(url: &str) {
 /// A claim that was recorded after the worker had stopped waiting for the answer.
 async fn a_claim_whose_answer_was_lost_is_released(url: &str) {
     let config = Config { renew_every: Duration::from_millis(200), ..Config::default() };
-    let engine =
-        engine(url).await.queue("other", Pool::slots(1)).config(config).start().await.expect("started");
+    let engine = engine(url).queue("other", Pool::slots(1)).config(config).start().await.expect("started");
     let job = engine.submit(Do(Act::Return(9))).await.expect("submitted");
     let workers = engine.inspect().workers().await.expect("listed");
     let worker = workers.iter().find(|worker| worker.alive).expect("it serves").id;
@@ -220,7 +219,7 @@ async fn a_worker_keeps_its_lease_while_every_thread_is_blocked(url: &str) {
         move || {
             let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
             runtime.expect("a runtime").block_on(async move {
-                let engine = engine(&url).await.queue("other", Pool::slots(1)).config(config);
+                let engine = engine(&url).queue("other", Pool::slots(1)).config(config);
                 let engine = engine.start().await.expect("started");
                 ready.send(()).expect("received");
                 end.await.expect("sent");
@@ -231,7 +230,7 @@ async fn a_worker_keeps_its_lease_while_every_thread_is_blocked(url: &str) {
         }
     });
     wait.recv().expect("it has started");
-    let engine = engine(url).await.config(config()).start().await.expect("started");
+    let engine = engine(url).config(config()).start().await.expect("started");
     let jobs = engine.submit_all((0..6).map(|_| Do(Act::Block(2_500)))).await.expect("submitted");
     for job in jobs {
         engine.result::<u64>(job.id).await.expect("done");
@@ -251,10 +250,10 @@ async fn invalid_settings_are_refused(url: &str) {
         (Config { name: "x".repeat(999), ..Config::default() }, "name"),
     ];
     for (config, word) in bad {
-        let error = engine(url).await.config(config).start().await.err().expect(word).to_string();
+        let error = engine(url).config(config).start().await.err().expect(word).to_string();
         assert!(error.contains(word), "{error}");
     }
     let pool = Pool { slots: 0, ..Pool::default() };
-    let error = engine(url).await.queue("default", pool).start().await.err().expect("no slots").to_string();
+    let error = engine(url).queue("default", pool).start().await.err().expect("no slots").to_string();
     assert!(error.contains("0 slots"), "{error}");
 }
