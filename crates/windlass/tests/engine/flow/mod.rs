@@ -3,6 +3,7 @@
 mod blocks;
 mod branch_cancels;
 mod branch_crashes;
+mod cancel_scopes;
 mod code_changes;
 mod crashes;
 mod dropped_futures;
@@ -10,6 +11,7 @@ mod dropped_futures;
 mod encrypted;
 mod fixed_branches;
 mod in_flight;
+mod made_calls;
 #[cfg(all(feature = "sqlite", feature = "postgres"))]
 mod missing_children;
 mod misuse;
