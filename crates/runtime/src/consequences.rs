@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use windlass_model::{Change, Outcome, StepWrites, Wait};
-use windlass_store::JobEnd;
 
 use crate::{core::Core, pool::QueuePool};
 
@@ -29,16 +28,7 @@ impl Core {
                     false => pool.wake(),
                 }
             }
-            outcome if self.waiters.contains(change.job) => {
-                let end = match outcome {
-                    Outcome::Done(output) => JobEnd::Done(output),
-                    Outcome::Failed { reason, failure } => JobEnd::Failed { reason, failure },
-                    Outcome::Cancelled(failure) => JobEnd::Cancelled(failure),
-                    Outcome::Retry { .. } | Outcome::Next | Outcome::Wait(_) => unreachable!("handled above"),
-                };
-                self.waiters.notify(change.job, &end);
-            }
-            _ => {}
+            ending => self.waiters.end(change.job, ending),
         }
     }
 

@@ -5,10 +5,10 @@ use std::{sync::Arc, time::Duration};
 use serde::{Deserialize, Serialize};
 use windlass_model::{
     Change, ClaimNo, ClaimedJob, CommitOutcome, Epoch, Failure, JobClaim, JobId, KindVersion, NewJob,
-    NewSignal, Payload, Reason, State, SubmitOutcome, Time, WorkerId,
+    NewSignal, Outcome, Payload, Reason, State, SubmitOutcome, Time, WorkerId,
 };
 
-use crate::{Actor, Fut, Now};
+use crate::{Actor, Fut, Now, columns};
 
 /// The pseudo-queue whose gate changes when a timer is set, and at every read while there are arrivals to admit.
 pub const TIMER_GATE: &str = "";
@@ -292,6 +292,19 @@ impl JobEnd {
     pub(crate) fn from_parts(
         state: State,
         reason: Option<Reason>,
+    /// Returns the end of a job whose change with this outcome is committed, as [`Execution::job_ends`] would; `None` if the
+    /// outcome does not end the job.
+    pub fn of_committed(outcome: Outcome) -> Option<JobEnd> {
+        match outcome {
+            Outcome::Done(output) => Some(JobEnd::Done(output)),
+            Outcome::Failed { reason, failure } => {
+                Some(JobEnd::Failed { reason, failure: columns::kept_failure(&failure) })
+            }
+            Outcome::Cancelled(failure) => Some(JobEnd::Cancelled(columns::kept_failure(&failure))),
+            Outcome::Retry { .. } | Outcome::Next | Outcome::Wait(_) => None,
+        }
+    }
+
         failure: Option<Failure>,
         output: Option<Payload>,
     ) -> Option<JobEnd> {

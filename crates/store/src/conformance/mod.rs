@@ -105,6 +105,7 @@ macro_rules! conformance {
                 a_failed_job_keeps_its_reason_and_failure
                 every_reason_is_kept
                 a_cancelled_attempt_does_not_count
+                a_committed_end_is_what_a_read_returns
                 a_retried_job_is_ready_after_its_delay
                 a_job_retried_without_delay_is_ready_at_once
                 the_longest_delay_of_a_retry_ends_at_the_latest_time

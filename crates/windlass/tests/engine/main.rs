@@ -1,5 +1,6 @@
 //! The engine on both stores, through its public API; also while the store fails.
 
+mod answers;
 mod batched_calls;
 #[cfg(all(feature = "sqlite", feature = "postgres"))]
 mod blocked_thread;
