@@ -9,7 +9,7 @@ use std::{
 
 use futures_util::FutureExt;
 use windlass_env::Env;
-use windlass_model::{Change, ClaimedJob, CommitOutcome, Failure, Outcome, Retry, StepWrites};
+use windlass_model::{Change, CommitOutcome, Failure, Outcome, Retry, StepWrites};
 
 use crate::{
     Attempt, Handler, Running, Started, StepResult, StepWriter,
@@ -97,15 +97,30 @@ impl Core {
         let failure = outcome::panicked(&panic_text(panic));
         let outcome = match attempt.cancel.actor() {
             Some(actor) => Outcome::Cancelled(actor.failure()),
-            None => self.outcome_of_failure(&attempt.job, &Retry::default(), failure),
+            None => self.outcome_of_failure(&attempt, None, failure),
         };
         Some(outcome::change(&attempt, outcome, None))
     }
 
-    /// What follows from a failure by the job's own retry policy, or else by `retry`.
-    pub(crate) fn outcome_of_failure(&self, job: &ClaimedJob, retry: &Retry, failure: Failure) -> Outcome {
-        let retry = job.settings.retry.as_ref().unwrap_or(retry);
-        retry.outcome(failure, &job.retry_counts, self.env.random())
+    /// What follows from a failure: by the job's own retry policy, or else by that of its kind. Without a handler, as after a
+    /// panic in the policy itself, the default policy decides.
+    pub(crate) fn outcome_of_failure(
+        &self,
+        attempt: &Attempt,
+        handler: Option<&dyn Handler>,
+        failure: Failure,
+    ) -> Outcome {
+        let (job, random) = (&attempt.job, self.env.random());
+        if let Some(own) = &job.settings.retry {
+            return own.outcome(failure, &job.retry_counts, random);
+        }
+        let Some(handler) = handler else {
+            return Retry::default().outcome(failure, &job.retry_counts, random);
+        };
+        let backoff = |failure: &Failure, nth: u32| {
+            catch_unwind(AssertUnwindSafe(|| handler.backoff(attempt, failure, nth))).ok().flatten()
+        };
+        handler.retry(attempt).outcome_with(failure, &job.retry_counts, random, backoff)
     }
 }
 

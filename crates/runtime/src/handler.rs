@@ -150,6 +150,13 @@ pub trait Handler: Send + Sync + 'static {
         None
     }
 }
+    /// How long to wait before the next attempt after `failure`, the `nth` that the rule of the retry policy has counted; `None`
+    /// leaves it to the policy. Not asked if the failure says it ([`Failure::retry_after`]), or if the job has a retry policy of
+    /// its own. A panic counts as `None`.
+    fn backoff(&self, _attempt: &Attempt, _failure: &Failure, _nth: u32) -> Option<Duration> {
+        None
+    }
+
 
 /// Settings of every job of a kind.
 #[derive(Clone, Debug, PartialEq)]

@@ -178,7 +178,7 @@ impl Core {
         let job = &attempt.job;
         add(&self.stats.lost_slots, 1);
         tracing::error!(job = %job.id, kind = job.kind.kind, "an attempt blocks its thread past its timeout");
-        let retry = self.registry.get(&job.kind).map(|handler| handler.retry(&attempt)).unwrap_or_default();
+        let handler = self.registry.get(&job.kind).map(|handler| &**handler);
         let failure = match attempt.writer.is_stuck() {
             true => outcome::stuck(),
             false => outcome::timed_out(limit),
@@ -186,7 +186,7 @@ impl Core {
         let message =
             format!("{}; it blocks its thread, so its slot is lost until it returns", failure.message);
         let failure = Failure { message, ..failure };
-        let change = outcome::change(&attempt, self.outcome_of_failure(job, &retry, failure), None);
+        let change = outcome::change(&attempt, self.outcome_of_failure(&attempt, handler, failure), None);
         GivenUp { change, claim, pool: Arc::clone(pool) }
     }
 }

@@ -21,6 +21,7 @@ mod outage;
 mod read_outage;
 #[cfg(all(feature = "sqlite", feature = "postgres"))]
 mod released;
+mod retry_delays;
 mod spans;
 mod suspects;
 mod tasks;

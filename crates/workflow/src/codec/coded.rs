@@ -1,6 +1,6 @@
 //! Wraps handlers in codecs: a handler sees plain JSON, whatever the store keeps.
 
-use std::{future::ready, sync::Arc};
+use std::{future::ready, sync::Arc, time::Duration};
 
 use windlass_model::{Failure, Payload, Retry, failure::class};
 use windlass_runtime::{Attempt, Handler, Policy, Registry, Running, Started, StepResult};
@@ -45,6 +45,10 @@ impl Handler for Coded {
             Ok(attempt) => self.handler.retry(&attempt),
             Err(_) => Policy::default().retry,
         }
+    }
+
+    fn backoff(&self, attempt: &Attempt, failure: &Failure, nth: u32) -> Option<Duration> {
+        self.handler.backoff(&*self.plain(Arc::new(attempt.clone())).ok()?, failure, nth)
     }
 
     fn rescue(&self, attempt: Arc<Attempt>, failure: &Failure) -> Option<Running> {

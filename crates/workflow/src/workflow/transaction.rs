@@ -27,6 +27,7 @@ use windlass_store::{Error, Work};
 
 use super::{
     Boxed,
+    backoff::{Backoff, backoff_setting},
     call::{CallSpec, CallStatus, Start},
     core::Core,
     journal::CallEnd,
@@ -48,6 +49,7 @@ pub struct Transaction {
     key: Option<String>,
     line: &'static Location<'static>,
     retry: Retry,
+    backoff: Option<Backoff>,
     timeout: Duration,
 }
 
@@ -60,6 +62,7 @@ impl Transaction {
             key: None,
             line,
             retry,
+            backoff: None,
             timeout: DEFAULT_TIMEOUT,
         }
     }
@@ -75,6 +78,8 @@ impl Transaction {
         self.retry = retry;
         self
     }
+
+    backoff_setting!(backoff);
 
     /// How long it may take, including the commit: by default 30 seconds.
     pub fn timeout(mut self, timeout: Duration) -> Self {
@@ -318,7 +323,12 @@ impl<T: DeserializeOwned, E: From<Failure>> Future for TransactionCall<'_, T, E>
                         }
                         TransactionEnd::Failed(failure) => {
                             core.lock().calls.transacting = None;
-                            core.fail_or_retry_call(id, failure, &this.spec.retry);
+                            core.fail_or_retry_with(
+                                id,
+                                failure,
+                                &this.spec.retry,
+                                this.spec.backoff.as_ref(),
+                            );
                         }
                         TransactionEnd::ClaimOver(result) => core.lock().code.claim_ended = Some(result),
                     }
