@@ -15,7 +15,7 @@ impl Core {
             self.wake_pools();
         }
         match change.outcome {
-            Outcome::Retry { after, .. } if after.is_zero() => pool.wake(),
+            Outcome::Retry { after, .. } if after.is_zero() => self.wake_queue(&pool.queue),
             Outcome::Retry { after, .. } => self.timekeeper.set(after),
             Outcome::Next => self.after_step(change.writes.as_deref()),
             Outcome::Wait(Wait { timeout, .. }) => {
@@ -25,7 +25,7 @@ impl Core {
                 // The job itself may be ready again, and its children are.
                 match change.writes.is_some_and(|step| !step.children.is_empty()) {
                     true => self.wake_pools(),
-                    false => pool.wake(),
+                    false => self.wake_queue(&pool.queue),
                 }
             }
             ending => self.waiters.end(change.job, ending),

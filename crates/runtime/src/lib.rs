@@ -5,6 +5,7 @@
 //! - `submitter`, `signaller`, `waiters`: calls of this process submit jobs, deliver signals and wait for results
 //! - `gatekeeper`: polls the gates of idle queues, and wakes the claimer of a queue that has changed
 //! - `claimer`: claims jobs for the pool of one queue
+//! - `direct`: runs single jobs ahead of their queue, in slots of their own
 //! - `pool`, `slot`: a slot runs one claimed job after the other
 //! - `handler`, `executor`, `watchdog`: run one attempt of user code, within its time limit
 //! - `outcome`: turns the end of an attempt (a value, an error, a panic, a timeout) into a change to commit
@@ -36,6 +37,7 @@ mod claimer;
 mod committer;
 mod consequences;
 mod executor;
+mod direct;
 mod gatekeeper;
 mod ledger;
 mod outcome;

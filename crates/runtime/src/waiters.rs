@@ -123,6 +123,11 @@ impl Waiters {
         lock(&self.state).held.insert(id);
     }
 
+    /// Whether a worker of this process holds a job.
+    pub(crate) fn is_held(&self, id: JobId) -> bool {
+        lock(&self.state).held.contains(&id)
+    }
+
     /// Notes that a job is no longer held in this process: if it has not ended, it is polled.
     pub(crate) fn unhold(&self, id: JobId) {
         let mut state = lock(&self.state);

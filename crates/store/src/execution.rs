@@ -219,6 +219,10 @@ pub struct ClaimRequest {
     pub limit: usize,
     /// Whether to claim a suspect (see [`windlass_model::crash`]) instead of ordinary jobs; then `limit` is 1.
     pub solo: bool,
+    /// If set, only this job is claimed, ahead of the jobs that rank before it. It must be ready, in this queue and of these
+    /// kinds; suspects, which run alone, and jobs under a rate limit, which are paid for by rank, are not claimed this way.
+    /// Then `limit` is 1. Not with `solo`.
+    pub only: Option<JobId>,
     /// Claims of this worker with nothing left in them.
     pub settled: Vec<ClaimNo>,
 }
@@ -288,10 +292,6 @@ pub enum JobEnd {
 }
 
 impl JobEnd {
-    /// Builds it from the columns of a job; `None` for a job that has not ended.
-    pub(crate) fn from_parts(
-        state: State,
-        reason: Option<Reason>,
     /// Returns the end of a job whose change with this outcome is committed, as [`Execution::job_ends`] would; `None` if the
     /// outcome does not end the job.
     pub fn of_committed(outcome: Outcome) -> Option<JobEnd> {
@@ -305,6 +305,10 @@ impl JobEnd {
         }
     }
 
+    /// Builds it from the columns of a job; `None` for a job that has not ended.
+    pub(crate) fn from_parts(
+        state: State,
+        reason: Option<Reason>,
         failure: Option<Failure>,
         output: Option<Payload>,
     ) -> Option<JobEnd> {

@@ -41,6 +41,7 @@
 
 mod engine;
 mod handle;
+mod run;
 mod schedule;
 mod signal;
 mod submit;
@@ -50,6 +51,7 @@ mod within;
 
 pub use engine::Engine;
 pub use handle::Handle;
+pub use run::RunError;
 pub use schedule::Scheduling;
 pub use signal::{Delivery, Signal};
 pub use submit::{Submit, SubmitAll, SubmitJson, SubmittedJob};

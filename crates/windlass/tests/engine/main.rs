@@ -22,6 +22,7 @@ mod read_outage;
 #[cfg(all(feature = "sqlite", feature = "postgres"))]
 mod released;
 mod retry_delays;
+mod run_here;
 mod spans;
 mod suspects;
 mod tasks;
