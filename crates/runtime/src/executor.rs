@@ -12,8 +12,9 @@ use windlass_env::Env;
 use windlass_model::{Change, CommitOutcome, Failure, Outcome, Retry, StepWrites};
 
 use crate::{
-    Attempt, Handler, Running, Started, StepResult, StepWriter,
+    Attempt, AttemptInfo, Handler, Running, Started, StepResult, StepWriter,
     core::Core,
+    layer,
     outcome::{self, AttemptEnd, ChangeBuilder},
     pool::{Job, QueuePool},
     releaser::ClaimGuard,
@@ -51,6 +52,8 @@ impl Core {
             return Some(outcome::change(&attempt, Outcome::Wait(wait), Some(StepWrites::default())));
         }
         let Started { running, timeout, stage, handles_own_end } = start(&**handler, &attempt);
+        let layers = self.registry.layers();
+        let running = layer::wrap(layers, || AttemptInfo::new(&attempt, None), running);
         let limit = TimeLimit::new(job, timeout, handles_own_end, self.env.instant());
         if limit.is_expired() {
             return Some(outcome::change(&attempt, outcome::expired(&attempt), None));
@@ -79,6 +82,7 @@ impl Core {
         Some(match rescue {
             Ok(None) => builder.by_policy(failure),
             Ok(Some(running)) => {
+                let running = layer::wrap(layers, || AttemptInfo::new(&attempt, Some(&failure)), running);
                 let end = execution.perform(running).await?;
                 builder.after_rescue(failure, execution.with_change(end).await?)
             }
@@ -267,7 +271,7 @@ fn start(handler: &dyn Handler, attempt: &Arc<Attempt>) -> Started {
     })
 }
 
-fn panic_text(panic: &(dyn Any + Send)) -> String {
+pub(crate) fn panic_text(panic: &(dyn Any + Send)) -> String {
     let text =
         panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(String::as_str));
     text.unwrap_or("a panic without a message").to_owned()

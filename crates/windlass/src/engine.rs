@@ -10,7 +10,7 @@ use serde::{Serialize, de::DeserializeOwned};
 use windlass_env::{Env, IdSource};
 use windlass_model::{Calendar, JobId, KindVersion, Payload, WorkerId, limits::check_name};
 use windlass_runtime::{
-    Config, Counts, Handler, Pool, Registry, Signaller, Submitter, Telemetry, Waiters, Worker,
+    Config, Counts, Handler, Layer, Pool, Registry, Signaller, Submitter, Telemetry, Waiters, Worker,
 };
 use windlass_store::{Inspect, Store};
 
@@ -135,6 +135,12 @@ impl Engine {
         Arc::make_mut(&mut self.setup.replayers).insert(kind, Arc::new(Replays::<W>::default()));
         let handler = WorkflowHandler::<W>::new(Arc::clone(&self.setup.services));
         self.handler(W::KIND, W::VERSION, Arc::new(handler))
+    }
+
+    /// Adds a layer around all attempts, within the layers that were added before; see [`crate::Layer`].
+    pub fn layer(mut self, layer: impl Layer) -> Engine {
+        self.setup.registry.layer(layer);
+        self
     }
 
     /// Serves jobs of a kind with a handler of your own.

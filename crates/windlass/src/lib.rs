@@ -72,7 +72,8 @@ pub use windlass_operate::{
     graph, why,
 };
 pub use windlass_runtime::{
-    Attempt, Config, Counts, Handler, Policy, Pool, Retention, Running, Stage, Started, StepResult,
+    Attempt, AttemptInfo, Config, Counts, Ended, Handler, Layer, NextLayer, Policy, Pool, Retention, Running,
+    Stage, Started, StepResult,
 };
 pub use windlass_store as store;
 pub use windlass_store::{AuditFilter, ControlOutcome, Filter, JobAction};

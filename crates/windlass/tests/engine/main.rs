@@ -11,6 +11,7 @@ mod control;
 mod faults;
 mod flow;
 mod lab;
+mod layers;
 mod limits;
 mod lost_claims;
 mod machine_crashes;

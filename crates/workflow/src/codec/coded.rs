@@ -9,7 +9,7 @@ use super::Codecs;
 
 /// Wraps every handler of a registry in codecs.
 pub fn coded(registry: &Registry, codecs: &Arc<Codecs>) -> Registry {
-    let mut coded = Registry::default();
+    let mut coded = registry.without_handlers();
     for kind in registry.kinds() {
         if let Some(handler) = registry.get(&kind) {
             let handler = Coded { handler: Arc::clone(handler), codecs: Arc::clone(codecs) };
