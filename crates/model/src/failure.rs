@@ -7,7 +7,7 @@
 mod anyhow;
 mod convert;
 
-use std::{any::Any, borrow::Cow, fmt};
+use std::{any::Any, borrow::Cow, fmt, time::Duration};
 
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
@@ -46,6 +46,9 @@ pub struct Failure {
     /// The error as data, if it was kept; [`Failure::detail`] reads it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub detail: Option<serde_json::Value>,
+    /// How long to wait before the next attempt, in place of the retry policy's delay.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub after: Option<Duration>,
 }
 
 /// The classes of the engine's own failures.
@@ -82,6 +85,7 @@ impl Failure {
             message: message.to_string(),
             then: OnFailure::Retry,
             detail: None,
+            after: None,
         }
     }
 
@@ -119,6 +123,18 @@ impl Failure {
     /// Sets the class.
     pub fn class(self, class: impl Into<Cow<'static, str>>) -> Failure {
         Failure { class: class.into(), ..self }
+    }
+
+    /// Sets how long to wait before the next attempt, in place of the retry policy's delay: a service that answers 429 says so in
+    /// `Retry-After`. The attempt counts as usual, and the policy decides whether there is another one.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use windlass_model::Failure;
+    /// Failure::retry("too many requests").class("busy").retry_after(Duration::from_secs(30));
+    /// ```
+    pub fn retry_after(self, delay: Duration) -> Failure {
+        Failure { after: Some(delay), ..self }
     }
 
     /// Keeps the error itself as data.
@@ -214,5 +230,15 @@ mod tests {
         assert_eq!(of(Box::new(17)).message, "a panic without a message");
         let failure = Failure::stop("no").class("mine");
         assert_eq!(of(Box::new(failure.clone())), failure);
+    }
+
+    #[test]
+    fn a_delay_is_kept_with_the_failure_and_older_failures_have_none() {
+        let failure = Failure::retry("busy").retry_after(Duration::from_millis(1_500));
+        let text = serde_json::to_string(&failure).expect("plain data");
+        assert_eq!(serde_json::from_str::<Failure>(&text).expect("the same"), failure);
+        let old: Failure = serde_json::from_str(r#"{"class":"error","message":"x"}"#).expect("a failure");
+        assert_eq!(old, Failure::retry("x"));
+        assert!(!serde_json::to_string(&old).expect("plain data").contains("after"));
     }
 }

@@ -8,7 +8,7 @@ use std::{borrow::Cow, time::Duration};
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Failure, Outcome, Reason, failure::OnFailure, failure::class};
+use crate::{Failure, Outcome, Reason, failure::OnFailure, failure::class, limits::MAX_DELAY};
 
 /// One rule of a policy.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -110,8 +110,22 @@ impl Retry {
     }
 
     /// Decides what follows from `failure`. `retry_counts` is how often each rule was used before (missing entries are zero);
-    /// `random` is a number from 0 to 1 that the caller draws.
+    /// `random` is a number from 0 to 1 that the caller draws. The delay is that of the failure ([`Failure::retry_after`]), or
+    /// else that of the rule.
     pub fn decide(&self, failure: &Failure, retry_counts: &[u32], random: f64) -> RetryDecision {
+        self.decide_with(failure, retry_counts, random, |_, _| None)
+    }
+
+    /// The same with a backoff of the caller's own: if there is another attempt and the failure does not say when, `backoff` is
+    /// asked for the delay. It gets the failure and the number of failures that the rule has counted, this one included; `None`
+    /// leaves the delay to the rule.
+    pub fn decide_with(
+        &self,
+        failure: &Failure,
+        retry_counts: &[u32],
+        random: f64,
+        backoff: impl FnOnce(&Failure, u32) -> Option<Duration>,
+    ) -> RetryDecision {
         match failure.then {
             OnFailure::Stop => return RetryDecision::Fail(Reason::Stopped),
             OnFailure::Cancel => return RetryDecision::Cancel,
@@ -129,18 +143,33 @@ impl Retry {
             let timed_out = failure.class == class::TIMEOUT;
             return RetryDecision::Fail(if timed_out { Reason::Timeout } else { Reason::Exhausted });
         }
-        RetryDecision::Retry { after: self.rules[index].delay(failures, random), retry_counts }
+        let after = match failure.after.or_else(|| backoff(failure, failures)) {
+            Some(after) => after.min(MAX_DELAY),
+            None => self.rules[index].delay(failures, random),
+        };
+        RetryDecision::Retry { after, retry_counts }
     }
 
     /// Returns the outcome to commit after `failure`: what [`Retry::decide`] decides, except for the two classes of failure
     /// that no retry can fix.
     pub fn outcome(&self, failure: Failure, retry_counts: &[u32], random: f64) -> Outcome {
+        self.outcome_with(failure, retry_counts, random, |_, _| None)
+    }
+
+    /// The same with a backoff of the caller's own; see [`Retry::decide_with`].
+    pub fn outcome_with(
+        &self,
+        failure: Failure,
+        retry_counts: &[u32],
+        random: f64,
+        backoff: impl FnOnce(&Failure, u32) -> Option<Duration>,
+    ) -> Outcome {
         match &*failure.class {
             class::UNDECODABLE => return Outcome::Failed { reason: Reason::Undecodable, failure },
             class::REFUSED => return Outcome::Failed { reason: Reason::Refused, failure },
             _ => {}
         }
-        match self.decide(&failure, retry_counts, random) {
+        match self.decide_with(&failure, retry_counts, random, backoff) {
             RetryDecision::Retry { after, retry_counts } => {
                 Outcome::Retry { after, retry_counts, failure: Some(failure) }
             }
@@ -230,5 +259,39 @@ mod tests {
         assert_eq!(retried(policy.decide(&Failure::retry("x"), &[4_000_000], 0.0)).0, Duration::MAX);
         let policy = Retry::times(9).backoff(Duration::from_secs(8), Duration::from_secs(8)).jitter(0.25);
         assert_eq!(retried(policy.decide(&Failure::retry("x"), &[], 1.0)).0, Duration::from_secs(6));
+    }
+    #[test]
+    fn a_failure_that_says_when_to_retry_replaces_the_delay_and_keeps_the_budget() {
+        let policy = Retry::rules().on("busy", 3).backoff(Duration::from_secs(1), Duration::from_secs(1));
+        let busy = Failure::retry("x").class("busy").retry_after(Duration::from_secs(90));
+        let (after, counts) = retried(policy.decide(&busy, &[], 1.0));
+        assert_eq!((after, counts.as_slice()), (Duration::from_secs(90), [1].as_slice()), "without jitter");
+        let (after, counts) = retried(policy.decide(&busy, &counts, 1.0));
+        assert_eq!((after, counts.as_slice()), (Duration::from_secs(90), [2].as_slice()));
+        assert_eq!(policy.decide(&busy, &counts, 1.0), RetryDecision::Fail(Reason::Exhausted));
+        let other = Failure::retry("x").retry_after(Duration::ZERO);
+        assert_eq!(policy.decide(&other, &[], 0.0), RetryDecision::Fail(Reason::Stopped), "no rule matches");
+        let stop = Failure::stop("x").class("busy").retry_after(Duration::ZERO);
+        assert_eq!(policy.decide(&stop, &[], 0.0), RetryDecision::Fail(Reason::Stopped));
+        let endless = busy.retry_after(Duration::MAX);
+        assert_eq!(retried(policy.decide(&endless, &[], 0.0)).0, MAX_DELAY);
+    }
+
+    #[test]
+    fn a_backoff_function_is_asked_with_the_count_of_the_rule_when_there_is_another_attempt() {
+        let policy = Retry::rules().on("busy", 3).otherwise(2).jitter(0.0);
+        let backoff = |failure: &Failure, nth: u32| {
+            (failure.class == "busy").then(|| Duration::from_secs(u64::from(nth) * 10))
+        };
+        let busy = Failure::retry("x").class("busy");
+        let (after, _) = retried(policy.decide_with(&busy, &[1, 1], 0.0, backoff));
+        assert_eq!(after, Duration::from_secs(20));
+        let (after, _) = retried(policy.decide_with(&Failure::retry("x"), &[], 0.0, backoff));
+        assert_eq!(after, Duration::from_secs(1), "left to the rule");
+        let said = busy.clone().retry_after(Duration::from_secs(7));
+        assert_eq!(retried(policy.decide_with(&said, &[], 0.0, backoff)).0, Duration::from_secs(7));
+        let never = |_: &Failure, _: u32| -> Option<Duration> { panic!("there is no other attempt") };
+        let exhausted = policy.decide_with(&busy, &[2], 0.0, never);
+        assert_eq!(exhausted, RetryDecision::Fail(Reason::Exhausted));
     }
 }

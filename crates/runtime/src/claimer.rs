@@ -8,7 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use windlass_model::ClaimedJob;
+use windlass_model::{ClaimedJob, JobId, KindVersion};
 use windlass_store::{ClaimBatch, ClaimRequest, Error};
 
 use crate::{
@@ -58,7 +58,7 @@ async fn sleep_until(core: &Core, at: Option<Instant>) {
 
 /// Makes one claim and passes its jobs to the pool.
 pub(crate) async fn tick(core: &Arc<Core>, pool: &Arc<QueuePool>, limit: usize) {
-    if let Some((batch, jobs)) = claim(core, pool, limit, false).await {
+    if let Some((batch, jobs)) = claim(core, pool, Claim::Ready { limit }).await {
         if batch.suspects {
             core.suspects_changed.notify_one();
         }
@@ -72,13 +72,22 @@ pub(crate) async fn tick(core: &Arc<Core>, pool: &Arc<QueuePool>, limit: usize) 
     }
 }
 
-/// Claims ready jobs, or with `solo` a suspect. The call is repeated under its number until the store answers; `None` if
+/// What to claim.
+pub(crate) enum Claim {
+    /// Ready jobs of the pool's kinds, by rank.
+    Ready { limit: usize },
+    /// A suspect, to run alone.
+    Suspect,
+    /// This job, whatever ranks before it.
+    Job { job: JobId, kind: KindVersion },
+}
+
+/// Makes a claim for a pool. The call is repeated under its number until the store answers; `None` if
 /// this worker stops or is declared dead meanwhile.
 pub(crate) async fn claim(
     core: &Arc<Core>,
     pool: &Arc<QueuePool>,
-    limit: usize,
-    solo: bool,
+    claim: Claim,
 ) -> Option<(ClaimBatch, Vec<Job>)> {
     let number = core.ledger.next_number();
     let worker = core.worker();
@@ -88,9 +97,15 @@ pub(crate) async fn claim(
         number,
         queue: pool.queue.clone(),
         kinds: Arc::clone(&pool.kinds),
-        limit,
-        solo,
+        limit: 1,
+        solo: false,
+        only: None,
         settled,
+    };
+    let request = match claim {
+        Claim::Ready { limit } => ClaimRequest { limit, ..request },
+        Claim::Suspect => ClaimRequest { solo: true, ..request },
+        Claim::Job { job, kind } => ClaimRequest { only: Some(job), kinds: [kind].into(), ..request },
     };
     let mut backoff = Backoff::new(&core.env, "claiming");
     loop {

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use windlass_model::{Change, Outcome, StepWrites, Wait};
-use windlass_store::JobEnd;
 
 use crate::{core::Core, pool::QueuePool};
 
@@ -16,7 +15,7 @@ impl Core {
             self.wake_pools();
         }
         match change.outcome {
-            Outcome::Retry { after, .. } if after.is_zero() => pool.wake(),
+            Outcome::Retry { after, .. } if after.is_zero() => self.wake_queue(&pool.queue),
             Outcome::Retry { after, .. } => self.timekeeper.set(after),
             Outcome::Next => self.after_step(change.writes.as_deref()),
             Outcome::Wait(Wait { timeout, .. }) => {
@@ -26,19 +25,10 @@ impl Core {
                 // The job itself may be ready again, and its children are.
                 match change.writes.is_some_and(|step| !step.children.is_empty()) {
                     true => self.wake_pools(),
-                    false => pool.wake(),
+                    false => self.wake_queue(&pool.queue),
                 }
             }
-            outcome if self.waiters.contains(change.job) => {
-                let end = match outcome {
-                    Outcome::Done(output) => JobEnd::Done(output),
-                    Outcome::Failed { reason, failure } => JobEnd::Failed { reason, failure },
-                    Outcome::Cancelled(failure) => JobEnd::Cancelled(failure),
-                    Outcome::Retry { .. } | Outcome::Next | Outcome::Wait(_) => unreachable!("handled above"),
-                };
-                self.waiters.notify(change.job, &end);
-            }
-            _ => {}
+            ending => self.waiters.end(change.job, ending),
         }
     }
 

@@ -15,8 +15,9 @@ use windlass_store::Store;
 
 use crate::{
     Config, Pool, Registry, Stats, Waiters, abort::Aborts, cancellations::Cancellations,
-    committer::Committer, gatekeeper::Gatekeeper, ledger::Ledger, liveness::LivenessFile, pool::QueuePool,
-    releaser::Releaser, solo_lock::SoloLock, telemetry::Metrics, timekeeper::Timekeeper,
+    committer::Committer, direct::DirectPools, gatekeeper::Gatekeeper, ledger::Ledger,
+    liveness::LivenessFile, pool::QueuePool, releaser::Releaser, solo_lock::SoloLock, telemetry::Metrics,
+    timekeeper::Timekeeper,
 };
 
 /// The state that all loops of a worker share.
@@ -25,7 +26,9 @@ pub(crate) struct Core {
     pub(crate) env: Env,
     pub(crate) store: Arc<dyn Store>,
     pub(crate) registry: Registry,
+    /// One for each queue that is served.
     pub(crate) pools: Vec<Arc<QueuePool>>,
+    pub(crate) direct_pools: DirectPools,
     pub(crate) committer: Committer,
     pub(crate) ledger: Ledger,
     pub(crate) releaser: Arc<Releaser>,
@@ -94,6 +97,7 @@ impl Core {
             store,
             registry,
             pools,
+            direct_pools: DirectPools::default(),
             ledger: Ledger::default(),
             releaser: Arc::new(Releaser::new(env.clone())),
             aborts: Aborts::default(),
@@ -177,6 +181,13 @@ impl Core {
 
     pub(crate) fn cancelled(&self) -> watch::Receiver<bool> {
         self.cancel.subscribe()
+    }
+
+    /// Lets the pool of a queue claim, if the queue is served.
+    pub(crate) fn wake_queue(&self, queue: &str) {
+        if let Some(pool) = self.pools.iter().find(|pool| pool.queue == queue) {
+            pool.wake();
+        }
     }
 
     /// Lets every pool claim, since jobs may have become ready in any queue.

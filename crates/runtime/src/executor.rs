@@ -9,11 +9,12 @@ use std::{
 
 use futures_util::FutureExt;
 use windlass_env::Env;
-use windlass_model::{Change, ClaimedJob, CommitOutcome, Failure, Outcome, Retry, StepWrites};
+use windlass_model::{Change, CommitOutcome, Failure, Outcome, Retry, StepWrites};
 
 use crate::{
-    Attempt, Handler, Running, Started, StepResult, StepWriter,
+    Attempt, AttemptInfo, Handler, Running, Started, StepResult, StepWriter,
     core::Core,
+    layer,
     outcome::{self, AttemptEnd, ChangeBuilder},
     pool::{Job, QueuePool},
     releaser::ClaimGuard,
@@ -51,6 +52,8 @@ impl Core {
             return Some(outcome::change(&attempt, Outcome::Wait(wait), Some(StepWrites::default())));
         }
         let Started { running, timeout, stage, handles_own_end } = start(&**handler, &attempt);
+        let layers = self.registry.layers();
+        let running = layer::wrap(layers, || AttemptInfo::new(&attempt, None), running);
         let limit = TimeLimit::new(job, timeout, handles_own_end, self.env.instant());
         if limit.is_expired() {
             return Some(outcome::change(&attempt, outcome::expired(&attempt), None));
@@ -79,6 +82,7 @@ impl Core {
         Some(match rescue {
             Ok(None) => builder.by_policy(failure),
             Ok(Some(running)) => {
+                let running = layer::wrap(layers, || AttemptInfo::new(&attempt, Some(&failure)), running);
                 let end = execution.perform(running).await?;
                 builder.after_rescue(failure, execution.with_change(end).await?)
             }
@@ -97,15 +101,30 @@ impl Core {
         let failure = Failure::of_panic(panic);
         let outcome = match attempt.cancel.actor() {
             Some(actor) => Outcome::Cancelled(actor.failure()),
-            None => self.outcome_of_failure(&attempt.job, &Retry::default(), failure),
+            None => self.outcome_of_failure(&attempt, None, failure),
         };
         Some(outcome::change(&attempt, outcome, None))
     }
 
-    /// What follows from a failure by the job's own retry policy, or else by `retry`.
-    pub(crate) fn outcome_of_failure(&self, job: &ClaimedJob, retry: &Retry, failure: Failure) -> Outcome {
-        let retry = job.settings.retry.as_ref().unwrap_or(retry);
-        retry.outcome(failure, &job.retry_counts, self.env.random())
+    /// What follows from a failure: by the job's own retry policy, or else by that of its kind. Without a handler, as after a
+    /// panic in the policy itself, the default policy decides.
+    pub(crate) fn outcome_of_failure(
+        &self,
+        attempt: &Attempt,
+        handler: Option<&dyn Handler>,
+        failure: Failure,
+    ) -> Outcome {
+        let (job, random) = (&attempt.job, self.env.random());
+        if let Some(own) = &job.settings.retry {
+            return own.outcome(failure, &job.retry_counts, random);
+        }
+        let Some(handler) = handler else {
+            return Retry::default().outcome(failure, &job.retry_counts, random);
+        };
+        let backoff = |failure: &Failure, nth: u32| {
+            catch_unwind(AssertUnwindSafe(|| handler.backoff(attempt, failure, nth))).ok().flatten()
+        };
+        handler.retry(attempt).outcome_with(failure, &job.retry_counts, random, backoff)
     }
 }
 

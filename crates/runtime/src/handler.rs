@@ -9,7 +9,12 @@ use windlass_model::{
 };
 use windlass_store::Actor;
 
-use crate::{StepWriter, cancellations::CancelFlag, telemetry::trace};
+use crate::{
+    Layer, StepWriter,
+    cancellations::CancelFlag,
+    layer::{BoxedLayer, Layers},
+    telemetry::trace,
+};
 
 /// One attempt at a job, or at one step of a machine, as its handler sees it.
 #[derive(Clone)]
@@ -157,6 +162,13 @@ pub trait Handler: Send + Sync + 'static {
     /// The retry policy of this attempt, unless the job's own settings say otherwise.
     fn retry(&self, attempt: &Attempt) -> Retry;
 
+    /// How long to wait before the next attempt after `failure`, the `nth` that the rule of the retry policy has counted; `None`
+    /// leaves it to the policy. Not asked if the failure says it ([`Failure::retry_after`]), or if the job has a retry policy of
+    /// its own. A panic counts as `None`.
+    fn backoff(&self, _attempt: &Attempt, _failure: &Failure, _nth: u32) -> Option<Duration> {
+        None
+    }
+
     /// Lets the code decide what follows from a failure; `None` leaves it to the retry policy.
     fn rescue(&self, _attempt: Arc<Attempt>, _failure: &Failure) -> Option<Running> {
         None
@@ -179,16 +191,38 @@ impl Default for Policy {
     }
 }
 
-/// All handlers of a worker, by kind and version.
-#[derive(Clone, Default)]
+/// All handlers of a worker, by kind and version, and the layers around them.
+#[derive(Clone)]
 pub struct Registry {
     handlers: HashMap<String, HashMap<i32, Arc<dyn Handler>>>,
+    layers: Layers,
+}
+
+impl Default for Registry {
+    fn default() -> Registry {
+        Registry { handlers: HashMap::new(), layers: Arc::new([]) }
+    }
 }
 
 impl Registry {
     /// Adds a handler. It replaces an earlier one for the same kind and version.
     pub fn add(&mut self, kind: KindVersion, handler: Arc<dyn Handler>) {
         self.handlers.entry(kind.kind).or_default().insert(kind.version, handler);
+    }
+
+    /// Adds a layer around all attempts, within the layers that were added before.
+    pub fn layer(&mut self, layer: impl Layer) {
+        let added: Arc<dyn BoxedLayer> = Arc::new(layer);
+        self.layers = self.layers.iter().cloned().chain([added]).collect();
+    }
+
+    /// A registry with the layers of this one, and without its handlers.
+    pub fn without_handlers(&self) -> Registry {
+        Registry { handlers: HashMap::new(), layers: Arc::clone(&self.layers) }
+    }
+
+    pub(crate) fn layers(&self) -> &Layers {
+        &self.layers
     }
 
     /// The handler of a kind and version.

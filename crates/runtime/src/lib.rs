@@ -5,8 +5,9 @@
 //! - `submitter`, `signaller`, `waiters`: calls of this process submit jobs, deliver signals and wait for results
 //! - `gatekeeper`: polls the gates of idle queues, and wakes the claimer of a queue that has changed
 //! - `claimer`: claims jobs for the pool of one queue
+//! - `direct`: runs single jobs ahead of their queue, in slots of their own
 //! - `pool`, `slot`: a slot runs one claimed job after the other
-//! - `handler`, `executor`, `watchdog`: run one attempt of user code, within its time limit
+//! - `handler`, `layer`, `executor`, `watchdog`: run one attempt of user code, within its layers and its time limit
 //! - `outcome`: turns the end of an attempt (a value, an error, a panic, a timeout) into a change to commit
 //! - `step_writer`: commits the steps of an attempt that continues after them
 //! - `committer`, `consequences`: write the changes of all slots in batches, then wake the loops that they concern
@@ -25,6 +26,7 @@
 // Settings, and the code that runs jobs.
 mod config;
 mod handler;
+mod layer;
 
 // Calls of this process.
 mod signaller;
@@ -35,6 +37,7 @@ mod waiters;
 mod claimer;
 mod committer;
 mod consequences;
+mod direct;
 mod executor;
 mod gatekeeper;
 mod ledger;
@@ -70,6 +73,7 @@ mod telemetry;
 
 pub use config::{Config, Pool, Retention};
 pub use handler::{Attempt, Handler, Policy, Registry, Running, Stage, Started, StepResult};
+pub use layer::{AttemptInfo, Ended, Layer, NextLayer};
 pub use signaller::Signaller;
 pub use step_writer::StepWriter;
 pub use submitter::Submitter;

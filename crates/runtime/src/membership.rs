@@ -61,7 +61,7 @@ impl Core {
         self.clear_lease();
         self.ledger.clear();
         self.releaser.clear();
-        for pool in &self.pools {
+        for pool in self.all_pools() {
             add(&self.stats.fenced, pool.take_buffered(false).len());
         }
         let mut backoff = Backoff::new(&self.env, "registering the worker");
@@ -86,7 +86,7 @@ impl Core {
         );
         // First, so that jobs that are dropped below are not released: another worker may have claimed them.
         self.aborts.add_lost(claims);
-        for pool in &self.pools {
+        for pool in self.all_pools() {
             add(&self.stats.fenced, pool.remove_claims(claims));
         }
     }

@@ -75,8 +75,7 @@ impl ChangeBuilder<'_> {
 
     /// The change that the retry policy makes of a failure.
     pub(crate) fn by_policy(&self, failure: Failure) -> Change {
-        let retry = self.handler.retry(self.attempt);
-        let outcome = self.core.outcome_of_failure(&self.attempt.job, &retry, failure);
+        let outcome = self.core.outcome_of_failure(self.attempt, Some(self.handler), failure);
         if outcome.ends() { self.end(outcome) } else { change(self.attempt, outcome, None) }
     }
 

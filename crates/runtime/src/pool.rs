@@ -119,6 +119,13 @@ impl QueuePool {
         }
     }
 
+    /// A pool that nothing is claimed for: it runs only jobs that were claimed for it before.
+    pub(crate) fn unclaimed(queue: String, config: Pool, kinds: Arc<[KindVersion]>, env: Env) -> QueuePool {
+        let pool = QueuePool::new(queue, config, kinds, env);
+        lock(&pool.state).is_changed = false;
+        pool
+    }
+
     /// Notes that the queue may have changed, and wakes the claimer.
     pub(crate) fn wake(&self) {
         lock(&self.state).is_changed = true;

@@ -20,6 +20,7 @@ use windlass_model::{ClaimNo, ClaimedJob, Epoch, JobClaim, JobId, WorkerId};
 use windlass_store::{Error, Store};
 
 use crate::{
+    Waiters,
     backoff::Backoff,
     core::Core,
     sync::{lock, wait_until},
@@ -41,6 +42,8 @@ pub(crate) struct ClaimGuard {
     /// Whether the store has ended the claim, or the job is on the list to be released.
     ended: AtomicBool,
     releaser: Arc<Releaser>,
+    /// Callers of this process that wait for the job: its end is passed to them while the guard is open.
+    waiters: Arc<Waiters>,
 }
 
 impl ClaimGuard {
@@ -51,12 +54,26 @@ impl ClaimGuard {
         worker: WorkerId,
     ) -> Arc<ClaimGuard> {
         let (ended, releaser) = (AtomicBool::new(false), Arc::clone(&core.releaser));
-        Arc::new(ClaimGuard { job: claimed.id, epoch: claimed.epoch, number, worker, ended, releaser })
+        let waiters = Arc::clone(&core.waiters);
+        waiters.hold(claimed.id);
+        Arc::new(ClaimGuard {
+            job: claimed.id,
+            epoch: claimed.epoch,
+            number,
+            worker,
+            ended,
+            releaser,
+            waiters,
+        })
     }
 
     /// Records that the store has ended the claim on this job. Returns the claim's number for the ledger, the first time.
     pub(crate) fn end(&self) -> Option<ClaimNo> {
-        (!self.ended.swap(true, Ordering::AcqRel)).then_some(self.number)
+        if self.ended.swap(true, Ordering::AcqRel) {
+            return None;
+        }
+        self.waiters.unhold(self.job);
+        Some(self.number)
     }
 
     /// Releases the job, also if the guard is still held somewhere.

@@ -32,13 +32,13 @@ const BATCH_JOBS: usize = 1_000;
 /// Submits jobs for all callers of this process.
 pub struct Submitter {
     env: Env,
-    store: Arc<dyn Store>,
+    pub(crate) store: Arc<dyn Store>,
     state: Mutex<State>,
     /// How many transactions may be in flight.
     max_in_flight: usize,
     /// How long a caller waits for a store that does not answer.
     max_wait: Duration,
-    runtime: tokio::runtime::Handle,
+    pub(crate) runtime: tokio::runtime::Handle,
     /// The worker of this process that started last.
     worker: Mutex<Weak<Core>>,
 }
@@ -49,18 +49,18 @@ struct State {
     in_flight: usize,
 }
 
-type Reply = Result<Vec<SubmitOutcome>, Error>;
+pub(crate) type Reply = Result<Vec<SubmitOutcome>, Error>;
 
 /// One call of [`Submitter::submit`].
-struct Call {
-    jobs: Vec<NewJob>,
-    since: Instant,
-    reply: oneshot::Sender<Reply>,
+pub(crate) struct Call {
+    pub(crate) jobs: Vec<NewJob>,
+    pub(crate) since: Instant,
+    pub(crate) reply: oneshot::Sender<Reply>,
 }
 
 /// The jobs of several calls, sent together.
-struct Batch {
-    jobs: Vec<NewJob>,
+pub(crate) struct Batch {
+    pub(crate) jobs: Vec<NewJob>,
     callers: Vec<Caller>,
     /// Whether they were sent before without an answer: they may have been inserted.
     is_repeat: bool,
@@ -93,7 +93,7 @@ impl Submitter {
         *lock(&self.worker) = Arc::downgrade(core);
     }
 
-    fn core(&self) -> Option<Arc<Core>> {
+    pub(crate) fn core(&self) -> Option<Arc<Core>> {
         lock(&self.worker).upgrade()
     }
 
@@ -217,7 +217,7 @@ impl Submitter {
 
     /// Sends a batch until the store answers. Callers that have waited too long get the error meanwhile; a retryable error is
     /// returned once no caller waits any more.
-    async fn send_until_answered(&self, batch: &mut Batch, claim: Option<ClaimOnSubmit>) -> Reply {
+    pub(crate) async fn send_until_answered(&self, batch: &mut Batch, claim: Option<ClaimOnSubmit>) -> Reply {
         let mut backoff = Backoff::new(&self.env, "submitting");
         loop {
             match self.store.submit(None, &batch.jobs, claim).await {
@@ -249,7 +249,7 @@ impl Submitter {
 }
 
 impl Batch {
-    fn new(calls: Vec<Call>) -> Batch {
+    pub(crate) fn new(calls: Vec<Call>) -> Batch {
         let (mut jobs, mut callers) = (Vec::with_capacity(calls.len()), Vec::with_capacity(calls.len()));
         for Call { jobs: own, since, reply } in calls {
             callers.push(Caller { jobs: own.len(), since, reply: Some(reply) });
@@ -276,7 +276,7 @@ impl Batch {
     }
 
     /// Answers all callers that wait.
-    fn reply(self, outcomes: Reply) {
+    pub(crate) fn reply(self, outcomes: Reply) {
         let mut outcomes = outcomes.map(Vec::into_iter);
         for Caller { jobs, reply, .. } in self.callers {
             let own = match &mut outcomes {
@@ -298,13 +298,32 @@ fn pool_of<'a>(core: &'a Core, queue: &str) -> Option<&'a Arc<QueuePool>> {
 /// Reserves a slot for a call with a single job that is due now, if one is free.
 fn reserve_slot(core: &Core, call: &Call) -> bool {
     let [job] = call.jobs.as_slice() else { return false };
-    // Not with a deadline: it is judged by the store's clock, which only a claim returns.
-    job.when == When::Now
-        && !job.needs_slow_path()
-        && job.deadline_at.is_none()
+    can_claim_at_submit(job)
         && !core.is_stopping()
         && core.lease_holds()
         && pool_of(core, &job.queue).is_some_and(|pool| pool.reserve(&job.kind))
+}
+
+/// Whether a job can be claimed by its submit.
+pub(crate) fn can_claim_at_submit(job: &NewJob) -> bool {
+    // Not with a deadline: it is judged by the store's clock, which only a claim returns.
+    job.when == When::Now && !job.needs_slow_path() && job.deadline_at.is_none()
+}
+
+/// A job that its submit has claimed, as the pools take it.
+pub(crate) fn claimed_at_submit(core: &Core, claim: ClaimOnSubmit, job: &NewJob) -> Job {
+    // Due when it was submitted, by this process's clock: it is not compared with the store's.
+    let now = core.env.now();
+    let claimed = Arc::new(job.claimed_at_submit(claim.number, Epoch(0), now));
+    Job {
+        claim: ClaimGuard::new(core, &claimed, claim.number, claim.worker),
+        claimed,
+        expires_at: None,
+        claimed_at: now,
+        clock_offset: 0,
+        unchanged_steps: 0,
+        cancel: Arc::default(),
+    }
 }
 
 /// Starts jobs that were claimed at submit, and ends the reservations of all. Without outcomes it only does the latter.
@@ -323,19 +342,7 @@ fn start_claimed(core: &Arc<Core>, claim: ClaimOnSubmit, jobs: &[NewJob], outcom
     for job in claimed {
         let pool = pool_of(core, &job.queue).expect("reserved there");
         pool.queue_wait.record(0);
-        // Due when it was submitted, by this process's clock: it is not compared with the store's.
-        let now = core.env.now();
-        let claimed = Arc::new(job.claimed_at_submit(claim.number, Epoch(0), now));
-        let job = Job {
-            claim: ClaimGuard::new(core, &claimed, claim.number, claim.worker),
-            claimed,
-            expires_at: None,
-            claimed_at: now,
-            clock_offset: 0,
-            unchanged_steps: 0,
-            cancel: Arc::default(),
-        };
-        pool.accept(core, vec![job]);
+        pool.accept(core, vec![claimed_at_submit(core, claim, job)]);
     }
     let is_ready = |outcome: &SubmitOutcome| matches!(outcome, SubmitOutcome::New { claimed: None });
     let ready = jobs.iter().zip(outcomes).filter(|(_, outcome)| is_ready(outcome));
@@ -352,7 +359,8 @@ fn wake_for_new(core: Option<&Core>, jobs: &[NewJob], outcomes: &[SubmitOutcome]
     new.for_each(|(job, _)| wake_for(core, job));
 }
 
-fn wake_for(core: &Core, job: &NewJob) {
+/// Wakes the loops that a job concerns which was inserted.
+pub(crate) fn wake_for(core: &Core, job: &NewJob) {
     let now = core.env.now();
     if let Some(at) = job.deadline_at {
         core.timekeeper.set(at.since(now));

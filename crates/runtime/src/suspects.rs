@@ -13,7 +13,7 @@ use futures_util::FutureExt;
 use windlass_model::{Change, Outcome, Wait, crash::solo_time};
 
 use crate::{
-    claimer::claim,
+    claimer::{Claim, claim},
     core::Core,
     pool::{Job, QueuePool},
     watchdog::AttemptWatch,
@@ -36,7 +36,7 @@ pub(crate) async fn run(core: Arc<Core>) {
         }
         for pool in &core.pools {
             while !core.is_stopping() && core.running_suspects.load(Ordering::Acquire) < pool.config.slots {
-                match claim(&core, pool, 1, true).await {
+                match claim(&core, pool, Claim::Suspect).await {
                     Some((_, jobs)) if !jobs.is_empty() => {
                         for job in jobs {
                             tick(&core, pool, job, &mut no_wait_until).await;

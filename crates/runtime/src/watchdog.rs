@@ -121,7 +121,7 @@ pub(crate) struct GivenUp {
 impl Core {
     /// The attempts that run in this worker.
     pub(crate) fn attempts(&self) -> Vec<Arc<Attempt>> {
-        self.pools.iter().flat_map(|pool| pool.watches()).filter_map(|watch| watch.attempt()).collect()
+        self.all_pools().iter().flat_map(|pool| pool.watches()).filter_map(|watch| watch.attempt()).collect()
     }
 
     /// Records that a watched attempt has ended. `false` if it was given up before: then its slot is no longer lost.
@@ -137,10 +137,10 @@ impl Core {
     /// Their own outcomes are dropped, and their slots count as lost until they return. `pending` holds those whose
     /// commit the store has not answered yet.
     pub(crate) async fn give_up_blocked(&self, store: &dyn Store, pending: &mut Vec<GivenUp>) {
-        for pool in &self.pools {
+        for pool in self.all_pools() {
             for watch in pool.watches() {
                 if let Some(blocked) = watch.give_up(self.env.instant()) {
-                    pending.push(self.time_out(blocked, pool));
+                    pending.push(self.time_out(blocked, &pool));
                 }
             }
         }
@@ -178,7 +178,7 @@ impl Core {
         let job = &attempt.job;
         add(&self.stats.lost_slots, 1);
         tracing::error!(job = %job.id, kind = job.kind.kind, "an attempt blocks its thread past its timeout");
-        let retry = self.registry.get(&job.kind).map(|handler| handler.retry(&attempt)).unwrap_or_default();
+        let handler = self.registry.get(&job.kind).map(|handler| &**handler);
         let failure = match attempt.writer.is_stuck() {
             true => outcome::stuck(),
             false => outcome::timed_out(limit),
@@ -186,7 +186,7 @@ impl Core {
         let message =
             format!("{}; it blocks its thread, so its slot is lost until it returns", failure.message);
         let failure = Failure { message, ..failure };
-        let change = outcome::change(&attempt, self.outcome_of_failure(job, &retry, failure), None);
+        let change = outcome::change(&attempt, self.outcome_of_failure(&attempt, handler, failure), None);
         GivenUp { change, claim, pool: Arc::clone(pool) }
     }
 }

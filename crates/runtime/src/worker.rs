@@ -103,7 +103,7 @@ impl Worker {
         let core = &self.core;
         core.set_phase(Phase::Draining);
         // Jobs that have not started are released as they are dropped.
-        core.pools.iter().for_each(|pool| drop(pool.take_buffered(true)));
+        core.all_pools().iter().for_each(|pool| drop(pool.take_buffered(true)));
         let deadline = core.env.instant() + core.config.drain;
         let unfinished = self.drain(deadline).await;
         if unfinished > 0 {
@@ -142,7 +142,7 @@ impl Worker {
     /// Waits until no attempt runs, or the deadline has passed; returns how many still run.
     async fn drain(&self, deadline: Instant) -> usize {
         let core = &self.core;
-        for pool in &core.pools {
+        for pool in core.all_pools() {
             loop {
                 let idle = pool.idle.notified();
                 let mut idle = std::pin::pin!(idle);
@@ -156,7 +156,7 @@ impl Worker {
             core.env.sleep(Duration::from_millis(5)).await;
         }
         let suspects = core.running_suspects.load(Ordering::Acquire);
-        core.pools.iter().map(|pool| pool.running()).sum::<usize>() + suspects
+        core.all_pools().iter().map(|pool| pool.running()).sum::<usize>() + suspects
     }
 
     /// Ends the registration in the store, which releases the jobs that are still claimed.
@@ -182,7 +182,7 @@ impl Drop for Worker {
         core.committer.close();
         if core.set_phase(Phase::Stopped) != Phase::Stopped {
             // Dropped without a stop: other workers must see at once that nobody runs its claims.
-            for pool in &core.pools {
+            for pool in core.all_pools() {
                 pool.take_buffered(true);
             }
             if let Some(file) = lock(&core.liveness_file).take() {

@@ -67,7 +67,7 @@ pub(crate) fn failure_text(failure: &Failure) -> String {
 }
 
 /// A failure as it is stored: shortened if needed, without NUL.
-fn kept_failure(failure: &Failure) -> Failure {
+pub(crate) fn kept_failure(failure: &Failure) -> Failure {
     let mut kept = failure.clone();
     kept.message = clean_message(&kept.message);
     if kept.detail.as_ref().is_some_and(|detail| detail.to_string().len() > DETAIL) {

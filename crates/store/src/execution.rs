@@ -5,10 +5,10 @@ use std::{sync::Arc, time::Duration};
 use serde::{Deserialize, Serialize};
 use windlass_model::{
     Change, ClaimNo, ClaimedJob, CommitOutcome, Epoch, Failure, JobClaim, JobId, KindVersion, NewJob,
-    NewSignal, Payload, Reason, State, SubmitOutcome, Time, WorkerId,
+    NewSignal, Outcome, Payload, Reason, State, SubmitOutcome, Time, WorkerId,
 };
 
-use crate::{Actor, Fut, Now};
+use crate::{Actor, Fut, Now, columns};
 
 /// The pseudo-queue whose gate changes when a timer is set, and at every read while there are arrivals to admit.
 pub const TIMER_GATE: &str = "";
@@ -219,6 +219,10 @@ pub struct ClaimRequest {
     pub limit: usize,
     /// Whether to claim a suspect (see [`windlass_model::crash`]) instead of ordinary jobs; then `limit` is 1.
     pub solo: bool,
+    /// If set, only this job is claimed, ahead of the jobs that rank before it. It must be ready, in this queue and of these
+    /// kinds; suspects, which run alone, and jobs under a rate limit, which are paid for by rank, are not claimed this way.
+    /// Then `limit` is 1. Not with `solo`.
+    pub only: Option<JobId>,
     /// Claims of this worker with nothing left in them.
     pub settled: Vec<ClaimNo>,
 }
@@ -288,6 +292,19 @@ pub enum JobEnd {
 }
 
 impl JobEnd {
+    /// Returns the end of a job whose change with this outcome is committed, as [`Execution::job_ends`] would; `None` if the
+    /// outcome does not end the job.
+    pub fn of_committed(outcome: Outcome) -> Option<JobEnd> {
+        match outcome {
+            Outcome::Done(output) => Some(JobEnd::Done(output)),
+            Outcome::Failed { reason, failure } => {
+                Some(JobEnd::Failed { reason, failure: columns::kept_failure(&failure) })
+            }
+            Outcome::Cancelled(failure) => Some(JobEnd::Cancelled(columns::kept_failure(&failure))),
+            Outcome::Retry { .. } | Outcome::Next | Outcome::Wait(_) => None,
+        }
+    }
+
     /// Builds it from the columns of a job; `None` for a job that has not ended.
     pub(crate) fn from_parts(
         state: State,

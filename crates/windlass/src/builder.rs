@@ -7,7 +7,7 @@ use std::{
 
 use windlass_env::{Env, IdSource};
 use windlass_model::{KindVersion, limits::check_name};
-use windlass_runtime::{Config, Handler, Pool, Registry};
+use windlass_runtime::{Config, Handler, Layer, Pool, Registry};
 use windlass_store::Store;
 use windlass_workflow::{
     Codec, Data, Error, Machine, Needs, Task, Workflow,
@@ -56,6 +56,8 @@ pub struct Builder {
     store: Option<Arc<dyn Store>>,
     env: Env,
     kinds: Vec<Registration>,
+    /// Has the layers; the handlers are added when the engine is opened.
+    registry: Registry,
     pools: Vec<(String, Pool)>,
     config: Config,
     codecs: Codecs,
@@ -84,6 +86,7 @@ impl Builder {
             store: None,
             env: Env::real(),
             kinds: Vec::new(),
+            registry: Registry::default(),
             pools: Vec::new(),
             config: Config::default(),
             codecs: Codecs::default(),
@@ -150,6 +153,12 @@ impl Builder {
             ));
         }
         self.kinds.push(registration);
+        self
+    }
+
+    /// Adds a layer around all attempts, within the layers that were added before; see [`Layer`].
+    pub fn layer(mut self, layer: impl Layer) -> Builder {
+        self.registry.layer(layer);
         self
     }
 
@@ -266,7 +275,7 @@ impl Builder {
                 data,
                 env,
             });
-            let kinds = Kinds { missing, ..registered(kinds, &services) };
+            let kinds = Kinds { missing, ..registered(kinds, self.registry, &services) };
             Shared::new(self.url, services, kinds, self.pools, self.config)
         };
         Ok(Engine::make(make))
@@ -292,8 +301,7 @@ impl Registration {
 }
 
 /// Makes the handlers of the kinds.
-fn registered(registrations: Vec<Registration>, services: &Arc<Services>) -> Kinds {
-    let mut registry = Registry::default();
+fn registered(registrations: Vec<Registration>, mut registry: Registry, services: &Arc<Services>) -> Kinds {
     let (mut default_queues, mut machines, mut replayers) = (HashMap::new(), HashSet::new(), HashMap::new());
     for Registration { kind, queue, is_machine, replayer, handler, .. } in registrations {
         default_queues.insert(kind.kind.clone(), queue);

@@ -52,6 +52,7 @@
 mod builder;
 mod engine;
 mod handle;
+mod run;
 mod schedule;
 mod signal;
 mod submit;
@@ -62,6 +63,7 @@ mod within;
 pub use builder::Builder;
 pub use engine::{Engine, EngineCx};
 pub use handle::{AnyKind, AsAny, Handle, JobRef};
+pub use run::RunError;
 pub use schedule::Scheduling;
 pub use signal::{Delivery, SendSignal};
 pub use submit::{Submit, SubmitAll, SubmitJson, SubmittedJob};
@@ -90,7 +92,10 @@ pub use windlass_workflow::{
 
 /// What runs jobs: for handlers of your own, and for what the engine counts.
 pub mod runtime {
-    pub use windlass_runtime::{Attempt, Counts, Handler, Policy, Running, Stage, Started, StepResult};
+    pub use windlass_runtime::{
+        Attempt, AttemptInfo, Counts, Ended, Handler, Layer, NextLayer, Policy, Running, Stage, Started,
+        StepResult,
+    };
 }
 
 /// What most programs need.

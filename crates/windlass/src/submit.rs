@@ -87,7 +87,35 @@ impl<'a, J: Kind<M>, M> Submit<'a, J, M> {
     single_job_settings!();
 }
 
+/// How a job enters the store.
+#[derive(Clone, Copy)]
+pub(crate) enum Door {
+    /// Through its queue.
+    Queue,
+    /// Claimed by this process at once, if it may run; see [`Submit::run`].
+    Direct,
+}
+
 impl<J: Kind<M>, M> Submit<'_, J, M> {
+    pub(crate) fn engine(&self) -> &Engine {
+        self.engine
+    }
+
+    /// The queue that the job will be in.
+    pub(crate) fn queue_name(&self) -> &str {
+        self.spec.queue.as_deref().unwrap_or(J::QUEUE)
+    }
+
+    /// Submits the job.
+    pub(crate) async fn perform(self, door: Door) -> Result<Handle<J>, Error> {
+        let input =
+            serde_json::to_vec(&self.job).map_err(|source| Error::Encode { kind: J::KIND.into(), source });
+        let kind = KindVersion { kind: J::KIND.into(), version: J::VERSION };
+        let submitting = submit_one(self.engine, self.spec, kind, J::QUEUE, input, J::stage, door);
+        let (engine, id, submitted) = submitting.await?;
+        Ok(Handle::submitted(engine, id, submitted))
+    }
+
     /// Returns the job as it is stored.
     pub(crate) fn into_job(self) -> Result<(Engine, NewJob), Error> {
         let input =
@@ -106,14 +134,7 @@ impl<'a, J: Kind<M> + 'a, M: 'a> IntoFuture for Submit<'a, J, M> {
     type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send + 'a>>;
 
     fn into_future(self) -> Self::IntoFuture {
-        let input =
-            serde_json::to_vec(&self.job).map_err(|source| Error::Encode { kind: J::KIND.into(), source });
-        let kind = KindVersion { kind: J::KIND.into(), version: J::VERSION };
-        let submitting = submit_one(self.engine, self.spec, kind, J::QUEUE, input, J::stage);
-        Box::pin(async move {
-            let (engine, id, submitted) = submitting.await?;
-            Ok(Handle::submitted(engine, id, submitted))
-        })
+        Box::pin(self.perform(Door::Queue))
     }
 }
 
@@ -164,6 +185,7 @@ impl<'a> IntoFuture for SubmitJson<'a> {
             default_queue,
             Ok(self.input.to_string().into_bytes()),
             stage,
+            Door::Queue,
         );
         Box::pin(async move {
             let (engine, id, submitted) = submitting.await?;
@@ -180,6 +202,7 @@ async fn submit_one(
     queue: &str,
     input: Result<Vec<u8>, Error>,
     stage: impl Fn(&[u8]) -> Option<String>,
+    door: Door,
 ) -> Result<(Engine, JobId, SubmitOutcome), Error> {
     let input = input?;
     loop {
@@ -187,7 +210,10 @@ async fn submit_one(
         let mut job = engine.codecs().encoded(spec.job(id, kind.clone(), queue, input.clone()))?;
         job.stage = stage(&input);
         job.signals = spec.signals(id, engine.codecs(), engine.ids())?;
-        let submitted = engine.submitter().submit(vec![job]).await?.remove(0);
+        let submitted = match door {
+            Door::Queue => engine.submitter().submit(vec![job]).await?.remove(0),
+            Door::Direct => engine.submitter().submit_direct(job).await?,
+        };
         let id = match submitted {
             SubmitOutcome::Existing { id, .. } => id,
             SubmitOutcome::Rejected { id } => return Err(Error::Rejected(id)),

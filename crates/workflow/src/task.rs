@@ -37,6 +37,13 @@ pub trait Task: Serialize + DeserializeOwned + Send + Sync + 'static {
         Policy::default().retry
     }
 
+    /// How long to wait before the next attempt after `failure`, the `nth` failure that the rule of the retry policy has counted;
+    /// `None`, the default, leaves it to the policy. Not asked if the failure says when ([`Failure::retry_after`]), nor for a job
+    /// that was submitted with a retry policy of its own.
+    fn backoff(_failure: &Failure, _nth: u32) -> Option<Duration> {
+        None
+    }
+
     /// How long one attempt may run: by default an hour; `None` is no limit.
     fn timeout() -> Option<Duration> {
         Policy::default().timeout
@@ -199,6 +206,10 @@ impl<T: Task> Handler for TaskHandler<T> {
 
     fn retry(&self, _attempt: &Attempt) -> Retry {
         self.policy.retry.clone()
+    }
+
+    fn backoff(&self, _attempt: &Attempt, failure: &Failure, nth: u32) -> Option<Duration> {
+        T::backoff(failure, nth)
     }
 }
 

@@ -1,11 +1,12 @@
 //! Claims: order, limits, repeats, suspects, and workers that may not claim.
 
 use windlass_model::{
-    ClaimNo, CommitOutcome, Epoch, NewJob, Retry, Rev, Settings, State, WorkerId, trace::EXAMPLE as TRACE,
+    ClaimNo, CommitOutcome, Epoch, NewJob, RateCharge, RateLimit, Retry, Rev, Settings, State, When,
+    WorkerId, trace::EXAMPLE as TRACE,
 };
 
 use super::kit::*;
-use crate::{ClaimRequest, Error};
+use crate::{AdminAction, ClaimRequest, Error};
 
 pub async fn jobs_are_claimed_by_rank_across_kinds(store: Handle) {
     let worker = worker(&store, 1).await;
@@ -257,4 +258,52 @@ pub async fn a_retried_suspect_is_an_ordinary_job_again(store: Handle) {
     let batch = store.claim(at(7), &claim_request(two, 2, 9)).await.expect("claim");
     assert_eq!((ids(&batch.jobs), batch.suspects), (vec![id(1)], false));
     assert_eq!(batch.jobs[0].worker_deaths, 1, "its deaths are not forgotten");
+}
+
+fn only(worker: WorkerId, number: i64, n: u32) -> ClaimRequest {
+    ClaimRequest { only: Some(id(n)), ..claim_request(worker, number, 9) }
+}
+
+pub async fn a_claim_of_one_job_takes_it_ahead_of_others_and_can_be_repeated(store: Handle) {
+    let worker = worker(&store, 1).await;
+    let late = NewJob { priority: 50, ..job(3) };
+    submit(&store, &[job(1), job(2), late]).await;
+    // A claim before it, so that a store that remembers how far the last claim came does not skip the job.
+    claim_one(&store, 0, worker, 1).await;
+    let batch = store.claim(at(1), &only(worker, 2, 3)).await.expect("claim");
+    assert_eq!((ids(&batch.jobs), batch.more), (vec![id(3)], false));
+    assert_eq!((batch.jobs[0].epoch, batch.jobs[0].claim), (Epoch(0), ClaimNo(2)));
+    assert_eq!(state(&store, id(3)).await, State::Running);
+    assert_eq!(ids(&claim(&store, at(1), &only(worker, 2, 3)).await), [id(3)], "the answer was lost");
+    assert!(claim(&store, at(1), &only(worker, 3, 3)).await.is_empty(), "it is claimed");
+    let first = batch.jobs[0].clone();
+    assert_eq!(commit(&store, 2, change(worker, &first, done("x"))).await, CommitOutcome::Committed);
+    assert!(claim(&store, at(2), &only(worker, 4, 3)).await.is_empty(), "it has ended");
+    assert_eq!(
+        ids(&claim(&store, at(2), &claim_request(worker, 5, 9)).await),
+        [id(2)],
+        "the others are left"
+    );
+}
+
+pub async fn a_claim_of_one_job_obeys_queues_kinds_pauses_and_flow_control(store: Handle) {
+    let (one, two) = (worker(&store, 1).await, worker(&store, 2).await);
+    administer(&store, 0, AdminAction::Limit(RateLimit::per("api", 9, secs(60)))).await;
+    let mut limited = job(3);
+    limited.settings.rate = Some(Box::new(RateCharge::new("api")));
+    let scheduled = NewJob { when: When::After(secs(9)), ..job(4) };
+    submit(&store, &[job_in(1, "other", QUEUE), job_in(2, KIND, "bulk"), limited, scheduled]).await;
+    submit(&store, &[serial_job(5, "key"), serial_job(6, "key"), job(7), job(8)]).await;
+    for (number, n) in (1..).zip([1, 2, 3, 4, 6, 99]) {
+        assert!(claim(&store, at(1), &only(one, number, n)).await.is_empty(), "job {n}");
+    }
+    assert_eq!(ids(&claim(&store, at(1), &only(one, 10, 5)).await), [id(5)], "it has the slot of its key");
+    assert_eq!(ids(&claim(&store, at(1), &only(two, 1, 7)).await), [id(7)]);
+    reap(&store, 2, two).await;
+    assert!(claim(&store, at(3), &only(one, 11, 7)).await.is_empty(), "a suspect runs alone");
+    administer(&store, 3, AdminAction::PauseQueue(QUEUE.into())).await;
+    assert!(claim(&store, at(3), &only(one, 12, 8)).await.is_empty(), "the queue is paused");
+    administer(&store, 3, AdminAction::ResumeQueue(QUEUE.into())).await;
+    assert_eq!(ids(&claim(&store, at(3), &only(one, 12, 8)).await), [id(8)]);
+    assert!(matches!(store.claim(at(3), &only(two, 2, 8)).await, Err(Error::Dead)));
 }

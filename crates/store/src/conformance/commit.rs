@@ -49,6 +49,28 @@ pub async fn a_failed_job_keeps_its_reason_and_failure(store: Handle) {
     assert_eq!(ended(&store, 1).await, Some(JobEnd::Failed { reason: Reason::Stopped, failure }));
 }
 
+/// A worker answers callers from the change itself, without a read.
+pub async fn a_committed_end_is_what_a_read_returns(store: Handle) {
+    let worker = worker(&store, 1).await;
+    let long = Failure::stop("a\0b".repeat(20_000)).class("c\0").with_detail(&"d".repeat(100_000));
+    let outcomes = [
+        Outcome::Done(Payload { codec: 5, bytes: vec![0, 255, 7] }),
+        Outcome::Done(Payload::json(vec![b'7'; 100_000])),
+        failed(Reason::Exhausted),
+        Outcome::Failed { reason: Reason::Stopped, failure: long.clone() },
+        cancelled(),
+        Outcome::Cancelled(long),
+    ];
+    submit(&store, &jobs(0, outcomes.len() as u32)).await;
+    let claimed = claim(&store, at(0), &claim_request(worker, 1, 99)).await;
+    for (n, (job, outcome)) in claimed.iter().zip(outcomes).enumerate() {
+        let committed = commit(&store, 1, change(worker, job, outcome.clone())).await;
+        assert_eq!(committed, CommitOutcome::Committed);
+        assert_eq!(JobEnd::of_committed(outcome), ended(&store, n as u32).await, "outcome {n}");
+    }
+    assert_eq!(JobEnd::of_committed(Outcome::Next), None);
+}
+
 pub async fn every_reason_is_kept(store: Handle) {
     let worker = worker(&store, 1).await;
     submit(&store, &jobs(0, Reason::ALL.len() as u32)).await;

@@ -115,6 +115,7 @@ pub fn claim_request(worker: WorkerId, number: i64, limit: usize) -> ClaimReques
         kinds: [kind(KIND, 1)].into(),
         limit,
         solo: false,
+        only: None,
         settled: Vec::new(),
     }
 }

@@ -99,10 +99,13 @@ macro_rules! conformance {
                 suspects_are_reported_and_claimed_only_by_solo_claims
                 a_solo_claim_takes_one_suspect_by_rank
                 a_retried_suspect_is_an_ordinary_job_again
+                a_claim_of_one_job_takes_it_ahead_of_others_and_can_be_repeated
+                a_claim_of_one_job_obeys_queues_kinds_pauses_and_flow_control
             }
             commit {
                 a_done_job_keeps_its_output
                 a_failed_job_keeps_its_reason_and_failure
+                a_committed_end_is_what_a_read_returns
                 every_reason_is_kept
                 a_cancelled_attempt_does_not_count
                 a_retried_job_is_ready_after_its_delay

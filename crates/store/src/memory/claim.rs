@@ -15,7 +15,7 @@ impl Inner {
             Some(LeaseState::Ended) | None => return Err(Error::Dead),
         }
         self.settle_claims(request.worker, &request.settled);
-        let limit = if request.solo { 1 } else { request.limit };
+        let limit = if request.solo || request.only.is_some() { 1 } else { request.limit };
         let paused = self.queue_pauses.contains_key(&request.queue);
         let number = (request.worker, request.number);
         let mut refill_at = None;
@@ -23,7 +23,7 @@ impl Inner {
             Some(claim) => claim.jobs.iter().copied().filter(|pair| self.is_claimed(*pair)).collect(),
             None if paused => Vec::new(),
             None => {
-                let (taken, refill) = self.take(now, &self.lanes(request, request.solo), limit);
+                let (taken, refill) = self.take(now, request, limit);
                 refill_at = refill;
                 let pairs: Vec<_> = taken.into_iter().map(|id| (id, self.row(id).epoch)).collect();
                 if !pairs.is_empty() {
@@ -35,14 +35,15 @@ impl Inner {
         };
         let suspect_lanes = self.lanes(request, true);
         let suspects = !paused && self.ready.iter().any(|(lane, ..)| suspect_lanes.contains(lane));
-        let more = limit > 0 && pairs.len() >= limit;
+        let more = request.only.is_none() && limit > 0 && pairs.len() >= limit;
         let jobs = pairs.into_iter().map(|(id, _)| self.claimed_job(id, request.number)).collect();
         Ok(ClaimBatch { jobs, more, suspects, refill_at, now })
     }
 
-    /// The lanes of a request: without a rate limit, and with each of them.
+    /// The lanes of a request: without a rate limit, and with each of them. A claim of one job takes it from the former only.
     fn lanes(&self, request: &ClaimRequest, suspect: bool) -> Vec<Lane> {
-        let limits = || std::iter::once(None).chain(self.buckets.keys().cloned().map(Some));
+        let limited = || self.buckets.keys().filter(|_| request.only.is_none());
+        let limits = || std::iter::once(None).chain(limited().cloned().map(Some));
         let mut lanes = Vec::new();
         for kind in request.kinds.iter() {
             lanes.extend(limits().map(|limit| Lane {
@@ -56,11 +57,13 @@ impl Inner {
         lanes
     }
 
-    /// Takes the first `limit` jobs of some lanes out of the ready set, by rank, as far as their rate limits pay for them.
+    /// Takes the first `limit` jobs of a request out of the ready set, by rank, as far as their rate limits pay for them.
     /// Returns the jobs, and when to claim again for those that wait for their rate limit.
-    fn take(&mut self, now: Time, lanes: &[Lane], limit: usize) -> (Vec<JobId>, Option<Time>) {
-        let mut ready: Vec<_> =
-            self.ready.iter().filter(|(lane, ..)| lanes.contains(lane)).cloned().collect();
+    fn take(&mut self, now: Time, request: &ClaimRequest, limit: usize) -> (Vec<JobId>, Option<Time>) {
+        let lanes = self.lanes(request, request.solo);
+        let is_requested = |job: JobId| request.only.is_none_or(|only| only == job);
+        let ready = self.ready.iter().filter(|(lane, _, job)| lanes.contains(lane) && is_requested(*job));
+        let mut ready: Vec<_> = ready.cloned().collect();
         ready.sort_by_key(|(_, rank, id)| (*rank, *id));
         let mut buckets: BTreeMap<String, ClaimBucket> = BTreeMap::new();
         let mut taken = Vec::new();

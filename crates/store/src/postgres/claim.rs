@@ -12,7 +12,7 @@ use windlass_model::{
 };
 
 use super::{
-    Postgres,
+    Postgres, SPAN,
     change_params::Param,
     conn::Conn,
     inspect::payload,
@@ -32,21 +32,34 @@ pub(super) async fn claim(store: &Postgres, now: Now, request: &ClaimRequest) ->
 
 async fn claim_once(store: &Postgres, now: Now, request: &ClaimRequest) -> Result<ClaimBatch, Error> {
     store.intern_lanes(request.kinds.iter().map(|kind| (request.queue.as_str(), kind, 0))).await?;
-    let all = store.shared.lanes.all(&request.queue, &request.kinds);
+    let mut all = store.shared.lanes.all(&request.queue, &request.kinds);
+    if request.only.is_some() {
+        all.retain(|lane| lane.bucket == 0);
+    }
     let queue = store.shared.lanes.queue(&request.queue);
     let buckets: Vec<i32> = all.iter().map(|lane| lane.bucket).collect();
     let limited = buckets.iter().any(|bucket| *bucket != 0);
     let served: Vec<i32> = all.into_iter().map(|lane| lane.id).collect();
     let suspects: Vec<i32> = served.iter().map(|lane| -lane).collect();
     let lanes = if request.solo { &suspects } else { &served };
-    let limit = if request.solo { 1 } else { i64::try_from(request.limit).unwrap_or(i64::MAX) };
+    let limit = if request.solo || request.only.is_some() {
+        1
+    } else {
+        i64::try_from(request.limit).unwrap_or(i64::MAX)
+    };
     let settled: Vec<i64> = request.settled.iter().map(|number| number.0).collect();
+    let only = request.only.map(|job| job.0);
     let sql = match lanes.as_slice() {
+        _ if only.is_some() => sql::claim::ONE_JOB,
         _ if limited => sql::claim::RATE_LIMITED_LANES,
         [_] => sql::claim::ONE_LANE,
         _ => sql::claim::SEVERAL_LANES,
     };
-    let (floors, raised) = store.shared.floors.of(lanes);
+    let (floors, raised) = match only {
+        // It may rank before what the last claim reached.
+        Some(_) => (vec![i64::MIN], false),
+        None => store.shared.floors.of(lanes),
+    };
     let (now, worker, number) = (micros(now), request.worker.0, request.number.0);
     let mut params: Vec<Param<'_>> =
         vec![&now, &worker, &number, lanes, &suspects, &limit, &settled, &request.solo, &floors, &queue];
@@ -61,7 +74,10 @@ async fn claim_once(store: &Postgres, now: Now, request: &ClaimRequest) -> Resul
         claim_charged(&mut conn, &buckets, sql, &params).await?
     } else {
         params.push(&is_same_server);
-        match lanes.len() == 1 && store.shared.floors.are_idle(lanes) {
+        if let Some(job) = &only {
+            params.extend::<[Param<'_>; 2]>([job, &SPAN]);
+        }
+        match only.is_none() && lanes.len() == 1 && store.shared.floors.are_idle(lanes) {
             true => conn.query_autocommit(sql, &params).await?,
             false => conn.query(sql, &params).await?,
         }
@@ -85,8 +101,10 @@ async fn claim_once(store: &Postgres, now: Now, request: &ClaimRequest) -> Resul
     }
     rows.retain(|row| row.get::<_, Option<i32>>(5).is_some());
     let full = limit > 0 && rows.len() as i64 >= limit;
-    store.shared.floors.set_idle(lanes, rows.is_empty());
-    if !repeat {
+    if only.is_none() {
+        store.shared.floors.set_idle(lanes, rows.is_empty());
+    }
+    if !repeat && only.is_none() {
         let last = rows.iter().map(|row| (row.get(5), row.get(16)));
         store.shared.floors.reached(lanes, raised, full && !request.solo, last);
     }
@@ -108,7 +126,7 @@ async fn claim_once(store: &Postgres, now: Now, request: &ClaimRequest) -> Resul
         }
     }
     // A claim that started at a floor and is not full, that skipped locked rows, or that lacked a lane, may have missed jobs.
-    let more = full || skipped || (raised && !repeat) || has_new_lanes;
+    let more = only.is_none() && (full || skipped || (raised && !repeat) || has_new_lanes);
     Ok(ClaimBatch { jobs, more, suspects, refill_at, now })
 }
 

@@ -7,6 +7,7 @@ use windlass_model::{
 };
 
 use super::{
+    inspect::SPAN,
     lease,
     rate::{self, Shares},
     signal, sql,
@@ -42,6 +43,7 @@ pub(super) fn claim(
     match read_claim(tx, request.worker, request.number)? {
         Some(pairs) => batch.jobs = repeated_jobs(tx, request.number, &pairs)?,
         None if paused => {}
+        None if request.only.is_some() => batch.jobs = take_one(tx, now, request, &lanes)?,
         None => {
             let shares = shares(tx, now, request, &lanes)?;
             if shares.charges() && !is_synced {
@@ -56,16 +58,18 @@ pub(super) fn claim(
             || tx.query_one(sql::claim::HAS_SUSPECTS, [-lane.id], |row| row.get(0))?.unwrap_or(false);
     }
     let limit = if request.solo { 1 } else { request.limit };
-    batch.more = limit > 0 && batch.jobs.len() >= limit;
+    batch.more = request.only.is_none() && limit > 0 && batch.jobs.len() >= limit;
     Ok(Some(batch))
 }
 
-/// The lanes of a request: those without a rate limit, then those with one.
+/// The lanes of a request: those without a rate limit, then those with one. A claim of one job takes it from the former only.
 fn lanes(tx: &Tx<'_>, request: &ClaimRequest) -> Vec<Lane> {
     let known = &tx.store.shared.lanes;
     let mut lanes: Vec<Lane> =
         request.kinds.iter().filter_map(|kind| known.get(&request.queue, kind)).collect();
-    lanes.extend(known.throttled(&request.queue, &request.kinds));
+    if request.only.is_none() {
+        lanes.extend(known.throttled(&request.queue, &request.kinds));
+    }
     lanes
 }
 
@@ -193,12 +197,42 @@ fn take(
         taken.sort_by_key(|(rank, job)| (*rank, job.id));
     }
     shares.charge(tx)?;
-    if !taken.is_empty() {
-        let pairs: Vec<_> = taken.iter().map(|(_, job)| (job.id, job.epoch)).collect();
-        let params = params![request.worker.0, request.number.0, request.solo, now.micros(), pack(&pairs)];
-        tx.execute(sql::claim::RECORD, params)?;
+    let jobs: Vec<ClaimedJob> = taken.into_iter().map(|(_, job)| job).collect();
+    record(tx, now, request, &jobs)?;
+    Ok(jobs)
+}
+
+/// Takes the one job that the request names, if it is ready in one of these lanes, and records the claim.
+fn take_one(
+    tx: &Tx<'_>,
+    now: Time,
+    request: &ClaimRequest,
+    lanes: &[Lane],
+) -> Result<Vec<ClaimedJob>, Error> {
+    let Some(only) = request.only else { return Ok(Vec::new()) };
+    for lane in lanes {
+        let params = params![lane.id, only.as_bytes(), SPAN];
+        let found =
+            tx.query_one(sql::claim::READY_JOB, params, |row| Ok((read(row)?, row.get::<_, i64>(11)?)))?;
+        if let Some((claimed, rank)) = found {
+            tx.execute(sql::timers::REMOVE_READY, params![lane.id, rank, only.as_bytes()])?;
+            let jobs = vec![claimed.claimed(tx, request.number, &lane.kind)?];
+            record(tx, now, request, &jobs)?;
+            return Ok(jobs);
+        }
     }
-    Ok(taken.into_iter().map(|(_, job)| job).collect())
+    Ok(Vec::new())
+}
+
+/// Records a claim of these jobs; nothing if there are none.
+fn record(tx: &Tx<'_>, now: Time, request: &ClaimRequest, jobs: &[ClaimedJob]) -> Result<(), Error> {
+    if jobs.is_empty() {
+        return Ok(());
+    }
+    let pairs: Vec<_> = jobs.iter().map(|job| (job.id, job.epoch)).collect();
+    let params = params![request.worker.0, request.number.0, request.solo, now.micros(), pack(&pairs)];
+    tx.execute(sql::claim::RECORD, params)?;
+    Ok(())
 }
 
 /// The columns of the SQL fragment `claim.claimed_job`.

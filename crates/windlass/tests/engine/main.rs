@@ -1,5 +1,6 @@
 //! The engine on both stores, through its public API; also while the store fails.
 
+mod answers;
 mod batched_calls;
 #[cfg(all(feature = "sqlite", feature = "postgres"))]
 mod blocked_thread;
@@ -10,6 +11,7 @@ mod control;
 mod faults;
 mod flow;
 mod lab;
+mod layers;
 mod limits;
 mod lost_claims;
 mod machine_crashes;
@@ -20,6 +22,8 @@ mod outage;
 mod read_outage;
 #[cfg(all(feature = "sqlite", feature = "postgres"))]
 mod released;
+mod retry_delays;
+mod run_here;
 mod spans;
 mod suspects;
 mod tasks;

@@ -280,7 +280,8 @@ async fn a_dead_worker_is_counted(url: &str) {
     assert!(engine.store().register_worker(None, &dead).await.expect("registered"));
     let kinds = engine.kinds().into();
     let (number, queue) = (ClaimNo(1), "default".into());
-    let request = ClaimRequest { worker: id, number, queue, kinds, limit: 1, solo: false, settled: vec![] };
+    let request =
+        ClaimRequest { worker: id, number, queue, kinds, limit: 1, solo: false, only: None, settled: vec![] };
     assert_eq!(engine.store().claim(None, &request).await.expect("claimed").jobs.len(), 1);
     engine.start().await.expect("started");
     until("it is reaped", async || engine.counts().reaped == 1).await;

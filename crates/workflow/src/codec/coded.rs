@@ -1,6 +1,6 @@
 //! Wraps handlers in codecs: a handler sees plain JSON, whatever the store keeps.
 
-use std::{future::ready, sync::Arc};
+use std::{future::ready, sync::Arc, time::Duration};
 
 use windlass_model::{Failure, Payload, Retry, failure::class};
 use windlass_runtime::{Attempt, Handler, Policy, Registry, Running, Started, StepResult};
@@ -9,7 +9,7 @@ use super::Codecs;
 
 /// Wraps every handler of a registry in codecs.
 pub fn coded(registry: &Registry, codecs: &Arc<Codecs>) -> Registry {
-    let mut coded = Registry::default();
+    let mut coded = registry.without_handlers();
     for kind in registry.kinds() {
         if let Some(handler) = registry.get(&kind) {
             let handler = Coded { handler: Arc::clone(handler), codecs: Arc::clone(codecs) };
@@ -45,6 +45,10 @@ impl Handler for Coded {
             Ok(attempt) => self.handler.retry(&attempt),
             Err(_) => Policy::default().retry,
         }
+    }
+
+    fn backoff(&self, attempt: &Attempt, failure: &Failure, nth: u32) -> Option<Duration> {
+        self.handler.backoff(&*self.plain(Arc::new(attempt.clone())).ok()?, failure, nth)
     }
 
     fn rescue(&self, attempt: Arc<Attempt>, failure: &Failure) -> Option<Running> {

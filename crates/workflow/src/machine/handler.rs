@@ -93,6 +93,10 @@ impl<M: Machine> Handler for MachineHandler<M> {
         catch_unwind(AssertUnwindSafe(retry)).ok().flatten().unwrap_or_else(|| Policy::default().retry)
     }
 
+    fn backoff(&self, attempt: &Attempt, failure: &Failure, nth: u32) -> Option<Duration> {
+        state::<M>(attempt).ok()?.1.backoff(failure, nth)
+    }
+
     fn rescue(&self, attempt: Arc<Attempt>, failure: &Failure) -> Option<Running> {
         let (_, state) = state::<M>(&attempt).ok()?;
         let (cx, failure) = (self.cx(attempt), failure.clone());

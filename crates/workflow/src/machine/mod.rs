@@ -63,6 +63,13 @@ pub trait Machine: Serialize + DeserializeOwned + Send + Sync + 'static {
         Policy::default().retry
     }
 
+    /// How long to wait before the next attempt at the step of this stage after `failure`, the `nth` failure that the rule of the
+    /// retry policy has counted; `None`, the default, leaves it to the policy. Not asked if the failure says when
+    /// ([`Failure::retry_after`]), nor for a job that was submitted with a retry policy of its own.
+    fn backoff(&self, _failure: &Failure, _nth: u32) -> Option<Duration> {
+        None
+    }
+
     /// How long the step of this stage may run: by default an hour; `None` is no limit.
     fn timeout(&self) -> Option<Duration> {
         Policy::default().timeout

@@ -24,6 +24,7 @@ use windlass_model::{
 use windlass_runtime::Attempt;
 
 use super::{
+    backoff::{Backoff, decide_retry},
     call::{AfterCommit, Call, CallSpec, CallStatus, CallWait, Phase},
     context::Value,
     fault::nested,
@@ -299,15 +300,32 @@ impl Core {
 
     /// Records that the body of a call failed: it is retried, or the call has failed.
     pub(super) fn fail_or_retry_call(&self, id: usize, failure: Failure, retry: &Retry) {
+        self.fail_or_retry_with(id, failure, retry, None);
+    }
+
+    /// The same with a backoff of the author's own.
+    pub(super) fn fail_or_retry_with(
+        &self,
+        id: usize,
+        failure: Failure,
+        retry: &Retry,
+        backoff: Option<&Backoff>,
+    ) {
         let now = self.now();
         let random = self.random();
+        let retry_counts = {
+            let state = self.lock();
+            let Some(call) = state.calls.get(id) else { return };
+            let recorded = state.journal.calls.of(&call.ident);
+            recorded.and_then(|recorded| recorded.tried.as_ref()).map(|tried| tried.retry_counts.clone())
+        };
+        // Not under the lock: the backoff is code of the author.
+        let decision = decide_retry(&failure, retry, backoff, &retry_counts.unwrap_or_default(), random);
         let mut state = self.lock();
         let Some(call) = state.calls.get(id) else { return };
         let ident = call.ident.clone();
         let recorded = state.journal.calls.of(&ident);
-        let retry_counts =
-            recorded.and_then(|recorded| recorded.tried.as_ref()).map(|tried| tried.retry_counts.clone());
-        match retry.decide(&failure, &retry_counts.unwrap_or_default(), random) {
+        match decision {
             RetryDecision::Retry { after, retry_counts } => {
                 let tries =
                     recorded.and_then(|recorded| recorded.tried.as_ref()).map_or(0, |tried| tried.tries) + 1;

@@ -7,6 +7,7 @@
 //! `waiting`, decides what follows from each event, and `driver` performs it; `ending`, `undo` and `undo_record` end the job. The
 //! other files are the calls.
 
+mod backoff;
 mod branch;
 mod call;
 mod cancel_scope;

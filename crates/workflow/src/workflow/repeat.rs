@@ -25,6 +25,7 @@ use windlass_runtime::Policy;
 
 use super::{
     Boxed,
+    backoff::{Backoff, backoff_setting},
     call::Start,
     core::Core,
     fault::source_location,
@@ -76,6 +77,7 @@ struct RepeatSpec {
     until: Option<Time>,
     times: Option<u64>,
     retry: Retry,
+    backoff: Option<Backoff>,
     timeout: Option<Duration>,
     on_error: OnError,
 }
@@ -125,6 +127,7 @@ where
             until: None,
             times: None,
             retry,
+            backoff: None,
             timeout,
             on_error: OnError::default(),
         };
@@ -155,6 +158,8 @@ where
         self.spec.retry = retry;
         self
     }
+
+    backoff_setting!(spec.backoff);
 
     /// How long one try at a tick may run: by default an hour.
     pub fn timeout(mut self, timeout: Duration) -> Self {
@@ -375,7 +380,7 @@ impl RepeatSpec {
         let body: Body<'f> = Box::new(move |cx| (body.lock().unwrap_or_else(|e| e.into_inner()))(tick, cx));
         let mut step = RawStep::new(&self.core, CallKind::Repeat, &self.name, self.line, body);
         step.key = Some(tick.to_string());
-        step.retry = self.retry.clone();
+        (step.retry, step.backoff) = (self.retry.clone(), self.backoff.clone());
         step.timeout = self.timeout;
         step.await
     }

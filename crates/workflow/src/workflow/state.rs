@@ -16,6 +16,7 @@ use windlass_model::{
 use windlass_runtime::StepResult;
 
 use super::{
+    backoff::Backoff,
     call::{AfterCommit, Call, OpenCalls, Phase, Start},
     context::Value,
     fault::{display_ident, diverged, misuse, nested, reused, source_location},
@@ -174,6 +175,7 @@ pub(super) struct Undo {
     /// The id that the step ran with.
     pub(super) step_id: String,
     pub(super) retry: Retry,
+    pub(super) backoff: Option<Backoff>,
     pub(super) run: UndoFn,
 }
 

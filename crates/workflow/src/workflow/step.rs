@@ -19,6 +19,7 @@ use windlass_runtime::Policy;
 
 use super::{
     Boxed,
+    backoff::{Backoff, backoff_setting},
     call::{AwaitedSignal, CallSpec, CallStatus, CallWait, Start},
     core::Core,
     fault::{diverged, source_location},
@@ -155,6 +156,7 @@ pub(super) struct RawStep<'f> {
     pub(super) key: Option<String>,
     pub(super) line: &'static Location<'static>,
     pub(super) retry: Retry,
+    pub(super) backoff: Option<Backoff>,
     pub(super) timeout: Option<Duration>,
     /// How long it may take until it succeeds, over all tries.
     pub(super) within: Option<Duration>,
@@ -186,6 +188,7 @@ impl<'f> RawStep<'f> {
             key: None,
             line,
             retry,
+            backoff: None,
             timeout,
             within: None,
             every: None,
@@ -250,7 +253,7 @@ impl<'f> RawStep<'f> {
             Ok(Err(failure)) => failure,
             Err(panic) => Failure::of_panic(&*panic),
         };
-        self.core.fail_or_retry_call(id, failure, &self.retry);
+        self.core.fail_or_retry_with(id, failure, &self.retry, self.backoff.as_ref());
         Poll::Ready(())
     }
 
@@ -261,7 +264,8 @@ impl<'f> RawStep<'f> {
         let run = Box::new(move |cx| undo(cx, &payload, &codecs));
         let ident = self.ident();
         let step_id = self.step_id(&ident);
-        self.core.lock().undos.push(Undo { seq, ident, step_id, retry: self.retry.clone(), run });
+        let (retry, backoff) = (self.retry.clone(), self.backoff.clone());
+        self.core.lock().undos.push(Undo { seq, ident, step_id, retry, backoff, run });
     }
 
     /// A condition did not hold: checks it again later.
@@ -396,6 +400,8 @@ where
         self
     }
 
+    backoff_setting!(raw.backoff);
+
     /// How long one try may run: by default an hour.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.raw.timeout = Some(timeout);
@@ -410,7 +416,7 @@ where
 
     /// Sets the undo, which gets what the step returned. It runs if the workflow fails, is cancelled or expires after the step
     /// has succeeded: the undos of all such steps, the last step first, each as a step of its own with this step's retry
-    /// policy.
+    /// policy and backoff.
     pub fn undo<U, Fut>(self, mut undo: U) -> Self
     where
         U: FnMut(T) -> Fut + Send + 'static,

@@ -27,6 +27,7 @@ use windlass_store::{Error, Work};
 
 use super::{
     Boxed,
+    backoff::{Backoff, backoff_setting},
     call::{CallSpec, CallStatus, Start},
     core::Core,
     journal::CallEnd,
@@ -47,6 +48,7 @@ pub struct Transaction {
     key: Option<String>,
     line: &'static Location<'static>,
     retry: Retry,
+    backoff: Option<Backoff>,
     timeout: Duration,
 }
 
@@ -59,6 +61,7 @@ impl Transaction {
             key: None,
             line,
             retry,
+            backoff: None,
             timeout: DEFAULT_TIMEOUT,
         }
     }
@@ -74,6 +77,8 @@ impl Transaction {
         self.retry = retry;
         self
     }
+
+    backoff_setting!(backoff);
 
     /// How long it may take, including the commit: by default 30 seconds.
     pub fn timeout(mut self, timeout: Duration) -> Self {
@@ -316,7 +321,12 @@ impl<T: DeserializeOwned> Future for TransactionCall<'_, T> {
                         }
                         TransactionEnd::Failed(failure) => {
                             core.lock().calls.transacting = None;
-                            core.fail_or_retry_call(id, failure, &this.spec.retry);
+                            core.fail_or_retry_with(
+                                id,
+                                failure,
+                                &this.spec.retry,
+                                this.spec.backoff.as_ref(),
+                            );
                         }
                         TransactionEnd::ClaimOver(result) => core.lock().code.claim_ended = Some(result),
                     }

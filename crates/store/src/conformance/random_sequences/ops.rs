@@ -14,8 +14,9 @@ pub enum Op {
     Submit { jobs: Vec<JobDraft>, claimed_by: Option<u8> },
     /// Repeats an earlier submit.
     RepeatSubmit { which: u8 },
-    /// Claims; the bits of `kinds` select which of the four kinds and versions are served, `settled` an earlier claim to settle.
-    Claim { worker: u8, queue: u8, kinds: u8, limit: u8, solo: bool, settled: Option<u8> },
+    /// Claims; the bits of `kinds` select which of the four kinds and versions are served, `settled` an earlier claim to settle;
+    /// with `only`, one job, unless `solo`.
+    Claim { worker: u8, queue: u8, kinds: u8, limit: u8, solo: bool, only: Option<u8>, settled: Option<u8> },
     /// Repeats an earlier claim.
     RepeatClaim { which: u8 },
     /// Commits changes to jobs that were claimed before.

@@ -263,7 +263,7 @@ impl Pair {
     }
 
     async fn new_claim(&mut self, op: &Op) -> Result<(), String> {
-        let Op::Claim { worker, queue, kinds, limit, solo, settled } = op else {
+        let Op::Claim { worker, queue, kinds, limit, solo, only, settled } = op else {
             unreachable!("{op:?} is no claim")
         };
         let settled = self.earlier_claim(*worker, *settled);
@@ -276,6 +276,7 @@ impl Pair {
             kinds: kinds.into(),
             limit: usize::from(*limit),
             solo: *solo,
+            only: only.filter(|_| !solo).map(|n| self.id(n)),
             settled,
         };
         self.claim_requests.push(request);

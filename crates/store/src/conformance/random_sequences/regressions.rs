@@ -45,7 +45,7 @@ fn found() -> Vec<(&'static str, Vec<Op>)> {
 }
 
 fn claim(limit: u8) -> Op {
-    Claim { worker: 0, queue: 0, kinds: 15, limit, solo: false, settled: None }
+    Claim { worker: 0, queue: 0, kinds: 15, limit, solo: false, only: None, settled: None }
 }
 
 fn freed_slot() -> Vec<Op> {

@@ -128,11 +128,14 @@ fn workflow_draft() -> impl Strategy<Value = WorkflowDraft> {
 fn op() -> impl Strategy<Value = Op> {
     let worker = || 0..3u8;
     let earlier = || option::weighted(0.2, 0..4u8);
+    let only = || option::weighted(0.2, 0..FEW);
     prop_oneof![
         6 => (vec(job_draft(), 1..5), option::weighted(0.25, worker())).prop_map(|(jobs, claimed_by)| Op::Submit { jobs, claimed_by }),
         1 => (0..4u8).prop_map(|which| Op::RepeatSubmit { which }),
-        8 => (worker(), 0..2u8, 1..16u8, 0..5u8, prop::bool::weighted(0.3), earlier()).prop_map(
-            |(worker, queue, kinds, limit, solo, settled)| Op::Claim { worker, queue, kinds, limit, solo, settled }
+        8 => (worker(), 0..2u8, 1..16u8, 0..5u8, prop::bool::weighted(0.3), only(), earlier()).prop_map(
+            |(worker, queue, kinds, limit, solo, only, settled)| Op::Claim {
+                worker, queue, kinds, limit, solo, only, settled,
+            }
         ),
         2 => (0..4u8).prop_map(|which| Op::RepeatClaim { which }),
         7 => vec(change_draft(), 1..5).prop_map(|changes| Op::Commit { changes }),
@@ -190,7 +193,15 @@ fn branch_change() -> impl Strategy<Value = ChangeDraft> {
 
 /// Ops with many claims and commits of ready jobs, and polls of branches.
 fn branch_op() -> impl Strategy<Value = Op> {
-    let claim = |(worker, limit, solo)| Op::Claim { worker, queue: 0, kinds: 15, limit, solo, settled: None };
+    let claim = |(worker, limit, solo)| Op::Claim {
+        worker,
+        queue: 0,
+        kinds: 15,
+        limit,
+        solo,
+        only: None,
+        settled: None,
+    };
     prop_oneof![
         2 => vec(ready_job(), 1..4).prop_map(|jobs| Op::Submit { jobs, claimed_by: None }),
         6 => (0..2u8, 1..6u8, prop::bool::weighted(0.1)).prop_map(claim),

@@ -1,9 +1,9 @@
--- Execution::claim: moves jobs from ready into one row of claims. Three statements for one lane, for several, and for lanes with rate limits,
--- of the same fragments. Locks: the worker (key share: it does not hold up renewals, and declaring the worker dead waits for it), rate
+-- Execution::claim: moves jobs from ready into one row of claims. Four statements for one lane, for several, for lanes with rate limits, and for
+-- one job, of the same fragments. Locks: the worker (key share: it does not hold up renewals, and declaring the worker dead waits for it), rate
 -- limits (by id, by rate.lock before), ready (in rank order, skipping rows that another claim has locked). SQLite sends several
 -- statements.
 --
--- Parameters of all three: $1 time, $2 worker, $3 claim number, $4 lanes, $5 lanes of suspects, $6 how many jobs at most, $7 settled claims,
+-- Parameters of all four: $1 time, $2 worker, $3 claim number, $4 lanes, $5 lanes of suspects, $6 how many jobs at most, $7 settled claims,
 -- $8 whether to run solo, $9 the lowest rank to read per lane, $10 queue, $11 whether the settled claims were made on this server.
 -- Nothing is taken if the worker has no lease, the claim was recorded before (see repeat), or the queue is paused.
 
@@ -87,6 +87,17 @@ with {{may_claim}}, locked as materialized (
     order by r.rank, r.job
     limit $6::int8
     for update skip locked
+), {{take}}
+{{result(false, null::text)}}
+
+-- name: one_job
+-- Claims the job $12 of a lane in $4, if it is ready, whatever ranks before it; $13 is the span by which priority moves the rank. Walks the
+-- primary keys of jobs, ready and signals.
+with {{may_claim}}, locked as materialized (
+    select r.ctid, r.rank, r.job from jobs j join ready r on r.lane = j.lane and r.rank = j.due_at + j.priority * $13::int8 and r.job = j.id
+    where j.id = $12::uuid and j.lane = any($4::int4[]) and r.rank >= ($9::int8[])[1] and {{is_allowed}}
+    limit $6::int8
+    for update of r skip locked
 ), {{take}}
 {{result(false, null::text)}}
 

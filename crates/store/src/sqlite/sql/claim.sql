@@ -38,6 +38,13 @@ order by r.rank, r.job
 -- Walks the primary key.
 delete from windlass_ready where lane = ?1 and (rank, job) <= (?2, ?3)
 
+-- name: ready_job
+-- Reads the ready job ?2 of one lane, with all that a worker needs; ?3 is the span by which priority moves the rank. Walks the primary
+-- keys of jobs and ready.
+select {{claimed_job(r.rank)}}
+from windlass_jobs j join windlass_ready r on r.lane = j.lane and r.rank = j.due_at + j.priority * ?3 and r.job = j.id
+where j.id = ?2 and j.lane = ?1
+
 -- name: record
 -- Records a claim: one row for the batch.
 insert into windlass_claims (worker, number, solo, claimed_at, jobs) values (?1, ?2, ?3, ?4, ?5)

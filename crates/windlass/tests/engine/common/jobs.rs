@@ -47,8 +47,16 @@ pub(crate) async fn make_suspects(engine: &Engine, kind: &str, jobs: usize) {
     assert!(store.register_worker(None, &worker).await.expect("registered"));
     let kinds = [KindVersion { kind: kind.into(), version: 1 }].into();
     let (number, queue) = (ClaimNo(1), "default".into());
-    let request =
-        ClaimRequest { worker: id, number, queue, kinds, limit: jobs, solo: false, settled: vec![] };
+    let request = ClaimRequest {
+        worker: id,
+        number,
+        queue,
+        kinds,
+        limit: jobs,
+        solo: false,
+        only: None,
+        settled: vec![],
+    };
     assert_eq!(store.claim(None, &request).await.expect("claimed").jobs.len(), jobs);
     let request = ReapRequest { dead: vec![id], lapsed: false, limit: 9, max_crashes: 3 };
     assert_eq!(store.reap(None, &request).await.expect("reaped").returned, jobs);

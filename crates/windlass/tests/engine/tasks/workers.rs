@@ -163,6 +163,7 @@ async fn jobs_of_a_dead_predecessor_run_at_once(url: &str) {
         kinds,
         limit: 9,
         solo: false,
+        only: None,
         settled: vec![],
     };
     assert_eq!(store.claim(None, &request).await.expect("claimed").jobs.len(), 1);
@@ -197,7 +198,8 @@ async fn a_claim_whose_answer_was_lost_is_released(url: &str) {
     let worker = workers.iter().find(|worker| worker.alive).expect("it serves").id;
     let kinds = [KindVersion { kind: "do".into(), version: 1 }].into();
     let (number, queue) = (ClaimNo(1_000_000), "default".into());
-    let request = ClaimRequest { worker, number, queue, kinds, limit: 1, solo: false, settled: vec![] };
+    let request =
+        ClaimRequest { worker, number, queue, kinds, limit: 1, solo: false, only: None, settled: vec![] };
     assert_eq!(engine.store().claim(None, &request).await.expect("claimed").jobs.len(), 1);
     until("it is ready again", async || view(&engine, job.id()).await.summary.state == State::Ready).await;
     let seen = view(&engine, job.id()).await;

@@ -1,7 +1,7 @@
 //! Running a block: its items one after the other, those that wait for something at the same time.
 
 use std::{
-    panic::AssertUnwindSafe,
+    panic::{AssertUnwindSafe, catch_unwind},
     sync::Arc,
     task::Poll,
     time::{Duration, Instant},
@@ -50,6 +50,8 @@ pub(super) struct RunningBlock<'a> {
     pub(super) attempt: Arc<Attempt>,
     pub(super) services: Arc<Services>,
     retry: Retry,
+    /// [`Task::backoff`] of the kind.
+    backoff: fn(&Failure, u32) -> Option<Duration>,
     pub(super) member: BranchMember,
     pub(super) items: Arc<Items<'a>>,
     pub(super) progress: Progress,
@@ -95,6 +97,7 @@ pub(crate) async fn run<T: Task>(
         attempt,
         services,
         retry,
+        backoff: T::backoff,
         member,
         items,
         progress,
@@ -241,12 +244,20 @@ impl RunningBlock<'_> {
                 let outcome = match self.attempt.cancel_requested_by() {
                     // A cancelled item is not retried, whatever its failure says.
                     Some(actor) => Outcome::Cancelled(actor.failure()),
-                    None => self.retry.outcome(failure, &[], self.attempt.writer.random()),
+                    None => self.first_failure(failure),
                 };
                 let job = self.promote_item(index);
                 self.first_attempts.push(FirstAttempt { job, started_at, outcome });
             }
         }
+    }
+
+    /// What follows from the first failure of an item.
+    fn first_failure(&self, failure: Failure) -> Outcome {
+        let backoff = |failure: &Failure, nth: u32| {
+            catch_unwind(AssertUnwindSafe(|| (self.backoff)(failure, nth))).ok().flatten()
+        };
+        self.retry.outcome_with(failure, &[], self.attempt.writer.random(), backoff)
     }
 
     async fn commit_if_due(&mut self) -> Result<Option<StepResult>, Failure> {
