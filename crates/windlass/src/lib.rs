@@ -73,13 +73,16 @@ pub use windlass_runtime::{
     Attempt, Config, Counts, Handler, Policy, Pool, Retention, Running, Stage, Started, StepResult,
 };
 pub use windlass_store as store;
-pub use windlass_store::{AuditFilter, ControlOutcome, Filter, JobAction};
+pub use windlass_store::{
+    AuditFilter, ControlOutcome, Filter, JobAction,
+    tx::{self, Row, Tx, Value},
+};
 pub use windlass_workflow::{
     AnyError, AsChild, AsMachine, AsResult, AsTask, AsWorkflow, Branch, Child, ChildOf, ChildResult,
     ChildWait, ChildrenError, Codec, Context, ContinueIf, Error, First2, First3, First4, First5, First6,
     Flow, IntoChild, JobError, Kind, Machine, MachineBranch, MachineCx, MergeCall, Merged, Merging, Next,
     OnError, Race, Reducing, Repeat, Results, Rows, Select, SignalError, SignalWait, Sleep, Source, Step,
-    StepCx, StreamSource, Task, TaskCx, Transaction, TransactionCall, UndoCx, WaitFor, WaitUntil, Workflow,
+    StepCx, StreamSource, Task, TaskCx, Transaction, UndoCx, WaitFor, WaitUntil, Workflow,
     all, any, codec, failure_of, signal, signals, span, stream,
 };
 
@@ -88,7 +91,7 @@ pub mod prelude {
     pub use crate::{
         AnyError, Calendar, Child, Engine, Failure, First2, First3, Flow, Handle, JobError, JobId, Machine,
         MachineCx, Merge, Merged, Next, Pool, RateCharge, RateLimit, Retry, Rows, Serial, StepCx, Task,
-        TaskCx, UndoCx, Unique, Workflow, all, any, percent, signal, signals,
+        TaskCx, Tx, UndoCx, Unique, Workflow, all, any, percent, signal, signals,
         span::{days, hours, minutes, seconds},
         stream,
     };

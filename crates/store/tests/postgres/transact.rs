@@ -2,7 +2,6 @@
 
 use std::{
     panic::AssertUnwindSafe,
-    pin::Pin,
     sync::{
         Arc,
         atomic::{AtomicI32, Ordering},
@@ -10,24 +9,23 @@ use std::{
 };
 
 use futures_util::FutureExt;
-use tokio_postgres::Transaction;
 use windlass_model::{
     Change, ClaimedJob, CommitOutcome, JobId, JournalEntry, Outcome, Payload, State, StepWrites, WorkerId,
     journal::{CallEvent, CallKind},
 };
 use windlass_store::{
-    Error, JobAction, Work,
+    AsyncWork, Error, JobAction, Work,
     conformance::kit::*,
-    postgres::{Options, Postgres},
+    postgres::{Options, Postgres, PostgresTx},
 };
 
 use super::{fresh, sql};
 
-/// What a work returns.
-type Answer<'t> = Pin<Box<dyn Future<Output = Option<Change>> + Send + 't>>;
-
-fn work<'a>(run: impl for<'t> FnOnce(&'t Transaction<'t>) -> Answer<'t> + Send + 'a) -> Work<'a> {
-    Work::Postgres(Box::new(run))
+fn work<'a, Fut>(run: impl FnOnce(PostgresTx) -> Fut + Send + 'a) -> Work<'a>
+where
+    Fut: Future<Output = Option<Change>> + Send + 'a,
+{
+    Work::Postgres(AsyncWork::new(run))
 }
 
 /// A store, a table of the user in the default schema, and a claimed job.

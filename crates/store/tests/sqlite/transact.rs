@@ -369,7 +369,7 @@ async fn concurrent_transactions_run_one_after_the_other() {
 async fn a_transaction_for_postgres_is_refused() {
     let (_folder, path) = super::path();
     let (store, ..) = fixture(&path).await;
-    let work = Work::Postgres(Box::new(|_| Box::pin(std::future::ready(None))));
+    let work = Work::Postgres(windlass_store::PostgresWork::new(async |_| None));
     let error = store.transact(at(1), work).await.expect_err("refused");
     assert!(matches!(&error, Error::Config(why) if why.contains("SQLite")), "{error}");
 }
