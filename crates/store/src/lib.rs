@@ -57,8 +57,8 @@ pub use execution::PostgresWork;
 #[cfg(feature = "sqlite")]
 pub use execution::SqliteWork;
 pub use execution::{
-    AsyncWork, CANCEL_GATE, CancelRequest, ClaimBatch, ClaimOnSubmit, ClaimRequest, Execution, JobEnd, NewWorker,
-    Serves, SignalOutcome, TIMER_GATE, TxWork, Work,
+    AsyncWork, CANCEL_GATE, CancelRequest, ClaimBatch, ClaimOnSubmit, ClaimRequest, Execution, JobEnd,
+    NewWorker, Serves, SignalOutcome, TIMER_GATE, TxWork, Work,
 };
 pub use inspect::{
     Attempt, AuditEntry, AuditFilter, Backlog, CancelHold, ChildPosition, Filter, Firing, Holds, Inspect,

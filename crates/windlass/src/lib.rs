@@ -82,8 +82,8 @@ pub use windlass_workflow::{
     ChildWait, ChildrenError, Codec, Context, ContinueIf, Error, First2, First3, First4, First5, First6,
     Flow, IntoChild, JobError, Kind, Machine, MachineBranch, MachineCx, MergeCall, Merged, Merging, Next,
     OnError, Race, Reducing, Repeat, Results, Rows, Select, SignalError, SignalWait, Sleep, Source, Step,
-    StepCx, StreamSource, Task, TaskCx, Transaction, UndoCx, WaitFor, WaitUntil, Workflow,
-    all, any, codec, failure_of, signal, signals, span, stream,
+    StepCx, StreamSource, Task, TaskCx, Transaction, UndoCx, WaitFor, WaitUntil, Workflow, all, any, codec,
+    failure_of, signal, signals, span, stream,
 };
 
 /// What most programs need.

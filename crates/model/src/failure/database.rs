@@ -145,9 +145,8 @@ mod tests {
     #[cfg(feature = "sqlite")]
     #[test]
     fn errors_of_sqlite_are_classified() {
-        let failure = |code: i32| {
-            Failure::from(rusqlite::Error::SqliteFailure(rusqlite::ffi::Error::new(code), None))
-        };
+        let failure =
+            |code: i32| Failure::from(rusqlite::Error::SqliteFailure(rusqlite::ffi::Error::new(code), None));
         for (code, class, then) in [
             (rusqlite::ffi::SQLITE_CONSTRAINT_UNIQUE, class::CONSTRAINT, OnFailure::Stop),
             (rusqlite::ffi::SQLITE_MISMATCH, class::DATA, OnFailure::Stop),

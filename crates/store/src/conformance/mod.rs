@@ -52,6 +52,7 @@ pub mod stage_updates;
 pub mod state_table;
 pub mod submit;
 pub mod timers;
+pub mod transactions;
 pub mod undecodable;
 pub mod unique;
 pub mod unreadable_signals;
@@ -126,6 +127,18 @@ macro_rules! conformance {
                 failures_are_cleaned_before_they_are_stored
                 an_empty_commit_does_nothing
                 another_outcome_of_the_same_claim_and_revision_is_fenced
+            }
+            transactions {
+                a_transaction_is_committed_with_its_change_or_not_at_all
+                every_type_returns_as_it_was
+                placeholders_are_found_by_their_numbers
+                parameters_that_do_not_fit_are_refused
+                execute_returns_how_many_rows_were_changed
+                a_failed_statement_loses_the_whole_transaction
+                a_transaction_cannot_be_ended_by_its_statements
+                a_panic_of_a_transaction_rolls_back_and_is_resumed
+                a_transaction_that_is_kept_is_rolled_back_and_useless
+                a_transaction_whose_call_is_dropped_leaves_nothing
             }
             lease {
                 a_worker_is_registered_once
@@ -648,6 +661,7 @@ mod tests {
             include_str!("fork.rs"),
             include_str!("interleave.rs"),
             include_str!("lost_claims.rs"),
+            include_str!("transactions.rs"),
         ];
         for line in files.iter().flat_map(|file| file.lines()) {
             let Some(rest) = line.strip_prefix("pub async fn ") else { continue };

@@ -71,7 +71,8 @@ impl CallerTx {
         };
         let types = statement.params();
         if types.len() != params.len() {
-            let text = format!("the statement has {} parameters, and {} were given", types.len(), params.len());
+            let text =
+                format!("the statement has {} parameters, and {} were given", types.len(), params.len());
             return Err(Failure::stop(text).class(class::DATA));
         }
         let encode = |(number, (value, ty)): (usize, (&Value, _))| {

@@ -28,7 +28,8 @@ impl Param {
             format!(
                 "its type is {}, and {value} was given; pass {}",
                 declared.name(),
-                expected(ty).unwrap_or("it as text and cast it in the statement: `cast(cast($1 as text) as …)`")
+                expected(ty)
+                    .unwrap_or("it as text and cast it in the statement: `cast(cast($1 as text) as …)`")
             )
         };
         encode(value, ty).map(|bytes| Param(Some(bytes))).map_err(|why| why.unwrap_or_else(wrong))
@@ -146,7 +147,9 @@ fn decimal(text: &str) -> Result<Vec<u8>, Option<String>> {
 /// Text, which the server cannot store with a zero byte in it.
 fn text(value: &str) -> Result<Vec<u8>, Option<String>> {
     match value.contains('\0') {
-        true => Err(Some("it is text with a zero byte, which PostgreSQL cannot store; pass it as bytes".into())),
+        true => {
+            Err(Some("it is text with a zero byte, which PostgreSQL cannot store; pass it as bytes".into()))
+        }
         false => Ok(value.into()),
     }
 }
@@ -189,7 +192,9 @@ pub(super) fn decode(raw: Option<Raw<'_>>, declared: &Type) -> Result<Value, Str
         // The first and the last number are minus and plus infinity.
         Type::TIMESTAMPTZ => match number(bytes, i64::from_be_bytes) {
             Some(i64::MIN | i64::MAX) => return Err("it is infinite, which a `Time` cannot be".to_owned()),
-            micros => micros.and_then(|micros| micros.checked_add(SERVER_EPOCH)).map(|micros| Value::Time(Time(micros))),
+            micros => micros
+                .and_then(|micros| micros.checked_add(SERVER_EPOCH))
+                .map(|micros| Value::Time(Time(micros))),
         },
         Type::JSON => serde_json::from_slice(bytes).ok().map(Value::Json),
         Type::JSONB => bytes.get(1..).and_then(|text| serde_json::from_slice(text).ok()).map(Value::Json),
@@ -243,7 +248,10 @@ mod tests {
         assert_eq!(returned(Value::Int(3), &Type::FLOAT8), Ok(Value::Float(3.0)));
         assert_eq!(returned(Value::Float(0.1), &Type::NUMERIC), Ok(Value::Decimal("0.1".into())));
         assert_eq!(returned(Value::Time(Time(9)), &Type::INT8), Ok(Value::Int(9)));
-        assert_eq!(returned(Value::Text("[1]".into()), &Type::JSONB), Ok(Value::Json(serde_json::json!([1]))));
+        assert_eq!(
+            returned(Value::Text("[1]".into()), &Type::JSONB),
+            Ok(Value::Json(serde_json::json!([1])))
+        );
     }
 
     #[test]
@@ -261,7 +269,11 @@ mod tests {
             (Value::Float(f64::NAN), Type::NUMERIC, "numeric, and the float NaN was given"),
             (Value::Text("a\0b".into()), Type::TEXT, "a zero byte"),
             (Value::Time(Time(i64::MIN)), Type::TIMESTAMPTZ, "out of its range"),
-            (Value::Time(Time(0)), Type::DATE, "date, and the time 1970-01-01T00:00:00.000000Z was given; pass it as text"),
+            (
+                Value::Time(Time(0)),
+                Type::DATE,
+                "date, and the time 1970-01-01T00:00:00.000000Z was given; pass it as text",
+            ),
         ] {
             let error = Param::new(&value, &ty).expect_err("it does not fit");
             assert!(error.contains(part), "{error} lacks {part:?}");

@@ -37,11 +37,8 @@ pub(super) fn encode(decimal: &str) -> Option<Vec<u8>> {
     let first = groups.iter().position(|group| *group != 0).unwrap_or(groups.len());
     let last = groups.iter().rposition(|group| *group != 0).map_or(first, |last| last + 1);
     let kept = &groups[first..last];
-    let weight = if kept.is_empty() {
-        0
-    } else {
-        ((padding + whole.len()) / BASE_DIGITS) as i32 - 1 - first as i32
-    };
+    let weight =
+        if kept.is_empty() { 0 } else { ((padding + whole.len()) / BASE_DIGITS) as i32 - 1 - first as i32 };
     let sign = if negative && !kept.is_empty() { NEGATIVE } else { 0 };
     let header = [kept.len() as u16, weight as i16 as u16, sign, fraction.len() as u16];
     Some(header.iter().chain(kept).flat_map(|number| number.to_be_bytes()).collect())

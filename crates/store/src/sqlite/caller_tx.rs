@@ -159,7 +159,9 @@ fn unknown_placeholder(name: &str) -> Failure {
 fn check(number: usize, param: &Value) -> Result<(), Failure> {
     match param {
         Value::Float(float) if float.is_nan() => {
-            let text = format!("the parameter ${number} is not a number (NaN), which SQLite cannot store; send null");
+            let text = format!(
+                "the parameter ${number} is not a number (NaN), which SQLite cannot store; send null"
+            );
             Err(Failure::stop(text).class(class::DATA))
         }
         _ => Ok(()),
@@ -176,7 +178,9 @@ impl ToSql for Bound<'_> {
             Value::Bool(bool) => ToSqlOutput::Borrowed(ValueRef::Integer(i64::from(*bool))),
             Value::Int(int) => ToSqlOutput::Borrowed(ValueRef::Integer(*int)),
             Value::Float(float) => ToSqlOutput::Borrowed(ValueRef::Real(*float)),
-            Value::Text(text) | Value::Decimal(text) => ToSqlOutput::Borrowed(ValueRef::Text(text.as_bytes())),
+            Value::Text(text) | Value::Decimal(text) => {
+                ToSqlOutput::Borrowed(ValueRef::Text(text.as_bytes()))
+            }
             Value::Bytes(bytes) => ToSqlOutput::Borrowed(ValueRef::Blob(bytes)),
             Value::Time(time) => ToSqlOutput::Borrowed(ValueRef::Integer(time.micros())),
             Value::Json(json) => ToSqlOutput::from(json.to_string()),

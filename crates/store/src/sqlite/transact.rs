@@ -141,12 +141,7 @@ impl<'s> OpenTransaction<'s> {
     }
 
     /// Commits the writes with the change, or rolls them back. Resumes the panic of the work.
-    fn end(
-        self,
-        now: Now,
-        answer: Answer,
-        added_lanes: &mut bool,
-    ) -> Result<Option<CommitOutcome>, Error> {
+    fn end(self, now: Now, answer: Answer, added_lanes: &mut bool) -> Result<Option<CommitOutcome>, Error> {
         let change = match answer {
             Ok(change) => change,
             Err(panic) => {

@@ -21,9 +21,9 @@ use std::{
 
 use windlass_model::{Failure, failure::class};
 
-pub use params::Params;
 #[cfg(feature = "postgres")]
 pub use crate::postgres::PostgresTx;
+pub use params::Params;
 pub use row::{Column, Row};
 pub use value::{FromValue, ToValue, Value};
 
@@ -106,7 +106,9 @@ impl std::fmt::Debug for Tx {
 }
 
 fn wrong_row_count(call: &str, expected: &str, found: usize) -> Failure {
-    let text = format!("the statement returned {found} rows, and `{call}` expects {expected}; use `query` for any number");
+    let text = format!(
+        "the statement returned {found} rows, and `{call}` expects {expected}; use `query` for any number"
+    );
     Failure::stop(text).class(class::DATA)
 }
 
@@ -136,7 +138,10 @@ impl TxStatus {
             return Err(ended());
         }
         if let Some(first) = &*self.failure() {
-            let text = format!("an earlier statement of the transaction failed ({}); return its error", first.message);
+            let text = format!(
+                "an earlier statement of the transaction failed ({}); return its error",
+                first.message
+            );
             return Err(Failure { message: text, ..first.clone() });
         }
         self.note(refuse_control(sql).and_then(|()| params.into_values()))
@@ -264,7 +269,10 @@ mod tests {
 
         fn query<'a>(&'a self, _sql: &'a str, params: Vec<Value>) -> Answer<'a, Vec<Row>> {
             let columns = ["n".to_owned()].into();
-            Box::pin(std::future::ready(Ok(params.into_iter().map(|n| Row::new(&columns, vec![Ok(n)])).collect())))
+            Box::pin(std::future::ready(Ok(params
+                .into_iter()
+                .map(|n| Row::new(&columns, vec![Ok(n)]))
+                .collect())))
         }
     }
 
@@ -277,7 +285,10 @@ mod tests {
         assert_eq!(&*first.class, class::CONSTRAINT);
         let later = tx.query("select $1", (7,)).await.expect_err("the transaction is lost");
         assert_eq!(&*later.class, class::CONSTRAINT);
-        assert!(later.message.contains("an earlier statement of the transaction failed (the row exists)"), "{later}");
+        assert!(
+            later.message.contains("an earlier statement of the transaction failed (the row exists)"),
+            "{later}"
+        );
         assert_eq!(tx.status().first_failure(), Some(first));
         assert!(guard.check().is_err(), "a change must not be committed");
     }

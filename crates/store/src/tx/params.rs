@@ -16,9 +16,9 @@ pub trait Params {
 
 /// The value of a parameter. An error names it by its number.
 fn value(number: usize, param: &dyn ToValue) -> Result<Value, Failure> {
-    param
-        .to_value()
-        .map_err(|why| Failure::stop(format!("the parameter ${number} cannot be sent: {why}")).class(class::DATA))
+    param.to_value().map_err(|why| {
+        Failure::stop(format!("the parameter ${number} cannot be sent: {why}")).class(class::DATA)
+    })
 }
 
 impl Params for () {

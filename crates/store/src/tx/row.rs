@@ -106,7 +106,10 @@ mod tests {
     fn errors_name_the_column() {
         let text = |error: Result<String, Failure>| error.expect_err("it cannot be read").message;
         assert_eq!(text(row().get("name")), "the row has no column \"name\"; it has id, guest, period");
-        assert_eq!(text(row().get(3)), "the row has no column number 3 (counted from 0); it has id, guest, period");
+        assert_eq!(
+            text(row().get(3)),
+            "the row has no column number 3 (counted from 0); it has id, guest, period"
+        );
         assert!(text(row().get("guest")).starts_with("the column \"guest\" cannot be read as "));
         assert!(text(row().get("period")).ends_with(": its type is range"));
         assert!(text(row().get("id")).ends_with(": it is the integer 7"));

@@ -66,7 +66,7 @@ pub trait ToValue {
 /// A Rust type that a column can be read as.
 #[diagnostic::on_unimplemented(
     message = "a column cannot be read as `{Self}`",
-    note = "read a bool, a number, a `String`, a `Vec<u8>`, a `Time`, a `serde_json::Value` or an `Option` of one, and convert that"
+    note = "name a type that it can be read as: `row.get::<i64>(…)`; there are bool, numbers, `String`, `Vec<u8>`, `Time`, `serde_json::Value` and `Option`s of these"
 )]
 pub trait FromValue: Sized {
     /// Reads the value, or says what is there instead.
@@ -287,7 +287,12 @@ impl FromValue for serde_json::Value {
     fn from_value(value: &Value) -> Result<serde_json::Value, String> {
         match value {
             Value::Json(json) => Ok(json.clone()),
-            Value::Text(text) => serde_json::from_str(text).map_err(|error| format!("{}: {error}", found(value))),
+            // SQLite keeps JSON that is a number as one, unless the column is declared as text.
+            Value::Int(int) => Ok((*int).into()),
+            Value::Float(float) => Ok((*float).into()),
+            Value::Text(text) => {
+                serde_json::from_str(text).map_err(|error| format!("{}: {error}", found(value)))
+            }
             other => Err(found(other)),
         }
     }
@@ -355,7 +360,10 @@ mod tests {
     #[test]
     fn an_error_says_what_is_there() {
         let error = |why: Result<i16, String>| why.expect_err("it does not fit");
-        assert_eq!(error(i16::from_value(&Value::Int(40_000))), "it is 40000, and the type holds -32768 to 32767");
+        assert_eq!(
+            error(i16::from_value(&Value::Int(40_000))),
+            "it is 40000, and the type holds -32768 to 32767"
+        );
         assert_eq!(error(i16::from_value(&Value::Null)), "it is null; read it as an `Option`");
         assert_eq!(error(i16::from_value(&Value::Text("x".into()))), "it is the text \"x\"");
         let long = error(i16::from_value(&Value::Text("é".repeat(99))));

@@ -6,9 +6,9 @@ use windlass_model::{
     Change, ClaimNo, CommitOutcome, JobClaim, JobId, NewJob, NewSignal, SubmitOutcome, Time, WorkerId,
 };
 use windlass_store::{
-    Actor, AdminAction, AsyncWork, ClaimBatch, ClaimOnSubmit, ClaimRequest, ControlOutcome, Error, Fork, Fut, JobAction,
-    NewWorker, Now, PollReport, Prune, Pruned, ReapReport, ReapRequest, RenewRequest, Renewal, SignalOutcome,
-    StageUpdate, Store, TimerReport, Work, Wrapper,
+    Actor, AdminAction, AsyncWork, ClaimBatch, ClaimOnSubmit, ClaimRequest, ControlOutcome, Error, Fork, Fut,
+    JobAction, NewWorker, Now, PollReport, Prune, Pruned, ReapReport, ReapRequest, RenewRequest, Renewal,
+    SignalOutcome, StageUpdate, Store, TimerReport, Work, Wrapper,
 };
 
 use super::shared::{Lifetime, Shared};

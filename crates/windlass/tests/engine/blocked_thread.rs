@@ -9,7 +9,7 @@ use std::{
     time::Instant,
 };
 
-use windlass::{AnyError, prelude::*, store::Error};
+use windlass::{prelude::*, store::Error};
 
 use crate::{
     common::{Call, Faults, faulty, until},
@@ -86,13 +86,7 @@ impl Workflow for Blocks {
 
     async fn run(self, flow: Flow) -> Result<(), Failure> {
         let progress = &PROGRESS[usize::from(self.postgres)];
-        let transaction = flow.transaction("write");
-        let transaction = async {
-            match self.postgres {
-                true => transaction.in_postgres(|_| Box::pin(async { Ok::<_, AnyError>(()) })).await,
-                false => transaction.in_sqlite(|_| Ok::<_, AnyError>(())).await,
-            }
-        };
+        let transaction = flow.transaction("write", async |_| Ok(()));
         let step = flow.step("block", async || {
             until_set(&progress.settling).await;
             progress.is_blocked.store(true, Ordering::SeqCst);
@@ -103,7 +97,7 @@ impl Workflow for Blocks {
             Ok::<_, Failure>(())
         });
         let (written, blocked) = tokio::join!(transaction, step);
-        written.map_err(Failure::from)?;
+        written?;
         blocked
     }
 }

@@ -420,7 +420,12 @@ impl RunState {
         let missing = |(name, key, recorded): (&str, Option<&str>, &RecordedCall)| {
             let (seq, ident) = (recorded.undo?, (name.into(), key.map(Into::into)));
             let is_missing = !with_undo.contains(&ident) && !self.journal.undo.is_settled(&ident);
-            is_missing.then_some(MissingUndo { seq, call_kind: recorded.call_kind, ident, reached: recorded.reached })
+            is_missing.then_some(MissingUndo {
+                seq,
+                call_kind: recorded.call_kind,
+                ident,
+                reached: recorded.reached,
+            })
         };
         let mut all: Vec<MissingUndo> = self.journal.calls.all().filter_map(missing).collect();
         all.sort_by_key(|undo| undo.seq);

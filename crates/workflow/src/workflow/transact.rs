@@ -9,8 +9,7 @@ use std::{
 use futures_util::FutureExt;
 use serde::Serialize;
 use windlass_model::{
-    Change, CommitOutcome, Failure, JournalEntry, Outcome, Payload, StepWrites,
-    failure::class,
+    Change, CommitOutcome, Failure, JournalEntry, Outcome, Payload, StepWrites, failure::class,
     journal::CallEvent,
 };
 use windlass_runtime::{StepResult, StepWriter};
@@ -71,7 +70,9 @@ impl Writer {
         let result = result
             .unwrap_or_else(|panic| Err(Failure::retry(panic_text(&*panic)).class(class::PANIC)))
             .and_then(|result| self.core.encode(result))
-            .and_then(|payload| self.core.check_size(payload));
+            .and_then(|payload| self.core.check_size(payload))
+            // A durable call inside the closure: the job fails, and nothing of the closure is kept.
+            .and_then(|payload| self.core.lock().code.fault.clone().map_or(Ok(payload), Err));
         let mut record = self.record.lock().unwrap_or_else(|e| e.into_inner());
         match result {
             Ok(payload) => {
@@ -82,7 +83,8 @@ impl Writer {
                 let entry = state.entry(self.call, event, payload.clone(), now);
                 drop(state);
                 *record = Some(Ok((entry.seq, payload)));
-                let step = StepWrites { entries: vec![entry], has_undo: self.has_undo, ..StepWrites::default() };
+                let step =
+                    StepWrites { entries: vec![entry], has_undo: self.has_undo, ..StepWrites::default() };
                 Some(self.core.attempt.as_ref()?.change(Outcome::Next, Some(step)))
             }
             Err(failure) => {
