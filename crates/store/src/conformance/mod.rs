@@ -6,6 +6,7 @@
 //! ```text
 //! async fn open() -> (TempDir, Arc<dyn Store>) { … }   // the first part is dropped after the case
 //! windlass_store::conformance!(open);
+//! windlass_store::conformance_of_transactions!(open);
 //! ```
 //!
 //! and compares random sequences of calls with the memory store by [`random_sequences::run`]. [`state_table`] tries every event
@@ -127,18 +128,6 @@ macro_rules! conformance {
                 failures_are_cleaned_before_they_are_stored
                 an_empty_commit_does_nothing
                 another_outcome_of_the_same_claim_and_revision_is_fenced
-            }
-            transactions {
-                a_transaction_is_committed_with_its_change_or_not_at_all
-                every_type_returns_as_it_was
-                placeholders_are_found_by_their_numbers
-                parameters_that_do_not_fit_are_refused
-                execute_returns_how_many_rows_were_changed
-                a_failed_statement_loses_the_whole_transaction
-                a_transaction_cannot_be_ended_by_its_statements
-                a_panic_of_a_transaction_rolls_back_and_is_resumed
-                a_transaction_that_is_kept_is_rolled_back_and_useless
-                a_transaction_whose_call_is_dropped_leaves_nothing
             }
             lease {
                 a_worker_is_registered_once
@@ -594,6 +583,28 @@ macro_rules! conformance {
                 eight_claimers_share_one_bucket
                 a_commit_racing_a_cancel_has_one_winner
                 a_pause_racing_a_claim_leaves_the_job_running_or_held
+            }
+        }
+    };
+}
+
+/// The same for the cases of transactions of callers. They are apart because their statements run with the settings of the
+/// caller's role, and not with those of the store: a role that ends idle transactions soon ends these.
+#[macro_export]
+macro_rules! conformance_of_transactions {
+    ($open:ident) => {
+        $crate::conformance_cases! { $open;
+            transactions {
+                a_transaction_is_committed_with_its_change_or_not_at_all
+                every_type_returns_as_it_was
+                placeholders_are_found_by_their_numbers
+                parameters_that_do_not_fit_are_refused
+                execute_returns_how_many_rows_were_changed
+                a_failed_statement_loses_the_whole_transaction
+                a_transaction_cannot_be_ended_by_its_statements
+                a_panic_of_a_transaction_rolls_back_and_is_resumed
+                a_transaction_that_is_kept_is_rolled_back_and_useless
+                a_transaction_whose_call_is_dropped_leaves_nothing
             }
         }
     };
