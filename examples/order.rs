@@ -13,8 +13,6 @@ use windlass::{
 struct Order {
     number: i64,
     goods: String,
-    /// Whether the store, and so the table of the shop, is on PostgreSQL.
-    postgres: bool,
 }
 
 impl Workflow for Order {
@@ -23,7 +21,7 @@ impl Workflow for Order {
     type Error = Failure;
 
     async fn run(self, flow: Flow) -> Result<String, Failure> {
-        let Order { number, goods, .. } = &self;
+        let Order { number, goods } = &self;
 
         // A step: what it returns is recorded, and it does not run again after a crash. It has an undo, which runs if the
         // workflow fails or is cancelled.
@@ -49,26 +47,14 @@ impl Workflow for Order {
             })
             .await?;
 
-        // A transaction: the row is in the table of the shop if, and only if, the workflow has recorded the call.
-        self.book(&flow, format!("{goods}, {payment}, {parcel}, shipped by {}", flow.now())).await?;
+        // A transaction: the row is in the table of the shop if, and only if, the workflow has recorded the call. The code is
+        // the same on both databases.
+        let what = format!("{goods}, {payment}, {parcel}, shipped by {}", flow.now());
+        flow.transaction("book", async |tx| {
+            tx.execute("insert into shop_orders (number, what) values ($1, $2)", (number, &what)).await
+        })
+        .await?;
         Ok(format!("{goods} is on its way as {parcel}"))
-    }
-}
-
-impl Order {
-    async fn book(&self, flow: &Flow, what: String) -> Result<u64, Failure> {
-        let (number, book) = (self.number, flow.transaction("book"));
-        if self.postgres {
-            let insert = "insert into public.shop_orders (number, what) values ($1, $2)";
-            return book
-                .in_postgres(move |tx| {
-                    let what = what.clone();
-                    Box::pin(async move { Ok(tx.execute(insert, &[&number, &what]).await.or_retry()?) })
-                })
-                .await;
-        }
-        let insert = "insert into shop_orders (number, what) values (?1, ?2)";
-        book.in_sqlite(move |tx| Ok(tx.execute(insert, (number, &what)).or_retry()? as u64)).await
     }
 }
 
@@ -116,14 +102,13 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let engine = Engine::builder(&url).workflow::<Order>().start().await?;
     let table = Table::open(&url).await?;
     let number = i64::try_from(table.rows().await?.len())? + 1;
-    let postgres = !url.starts_with("sqlite:");
 
     println!("a lamp:");
-    let lamp = engine.submit(Order { number, goods: "a lamp".into(), postgres }).await?;
+    let lamp = engine.submit(Order { number, goods: "a lamp".into() }).await?;
     println!("  {}", lamp.result().await?);
 
     println!("a piano:");
-    let piano = engine.submit(Order { number: number + 1, goods: "a piano".into(), postgres }).await?;
+    let piano = engine.submit(Order { number: number + 1, goods: "a piano".into() }).await?;
     match piano.result().await {
         Err(error) => println!("  {error}"),
         Ok(output) => println!("  not expected: {output}"),

@@ -6,6 +6,7 @@
 #[cfg(feature = "anyhow")]
 mod anyhow;
 mod convert;
+mod database;
 
 use std::{any::Any, borrow::Cow, fmt, time::Duration};
 
@@ -75,6 +76,14 @@ pub mod class {
     pub const STORE: &str = "store";
     /// Children of a branch, with their results, are no longer in the store.
     pub const MISSING: &str = "missing";
+    /// A database refused a row because of a constraint.
+    pub const CONSTRAINT: &str = "constraint";
+    /// A value does not fit its parameter, its column or the number of rows: found by a database or its driver.
+    pub const DATA: &str = "data";
+    /// A database rolled a transaction back, or did not let it lock, because of another: a deadlock, a serialization failure.
+    pub const CONFLICT: &str = "conflict";
+    /// Any other error of a database: the connection is lost, a table does not exist.
+    pub const DATABASE: &str = "database";
 }
 
 impl Failure {

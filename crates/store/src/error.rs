@@ -24,6 +24,9 @@ pub enum Error {
     /// The database refused the data of a statement: a constraint, a type, a size. Repeating cannot help.
     #[error("the store refused the data: {0}")]
     Refused(String),
+    /// The caller broke a rule of the call, which the text names. Nothing was written, and repeating cannot help.
+    #[error("{0}")]
+    Misuse(String),
     /// The database refused a statement for a reason that is neither the data's nor passing. A bug, or a
     /// database changed by hand.
     #[error("the store failed: {0}")]
@@ -38,6 +41,7 @@ impl Error {
             Error::Invalid(invalid) => Error::Invalid(invalid.clone()),
             Error::Refused(why) => Error::Refused(why.clone()),
             Error::Schema(why) => Error::Schema(why.clone()),
+            Error::Misuse(why) => Error::Misuse(why.clone()),
             other => Error::Fault(other.to_string()),
         }
     }

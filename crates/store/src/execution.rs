@@ -1,6 +1,10 @@
 //! The verbs of a worker: how jobs enter the store, are claimed, and are written.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    pin::Pin,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
 
 use serde::{Deserialize, Serialize};
 use windlass_model::{
@@ -8,7 +12,7 @@ use windlass_model::{
     NewSignal, Outcome, Payload, Reason, State, SubmitOutcome, Time, WorkerId,
 };
 
-use crate::{Actor, Fut, Now, columns};
+use crate::{Actor, Fut, Now, Tx, columns};
 
 /// The pseudo-queue whose gate changes when a timer is set, and at every read while there are arrivals to admit.
 pub const TIMER_GATE: &str = "";
@@ -107,7 +111,8 @@ pub trait Execution: Send + Sync + 'static {
     /// was committed. Commit another change under the same revision: if that is fenced, the first one was written. Then read the
     /// journal.
     ///
-    /// On SQLite the work holds the only writer of the file, and on PostgreSQL a connection of its own.
+    /// On SQLite the work holds the only writer of the file, for a limited time, and on PostgreSQL a connection of its own. If
+    /// the call is dropped, everything is rolled back.
     fn transact<'a>(&'a self, now: Now, work: Work<'a>) -> Fut<'a, Option<CommitOutcome>>;
 
     /// Delivers signals, all of them in one transaction, and returns what happened to each, in order.
@@ -143,27 +148,56 @@ pub trait Execution: Send + Sync + 'static {
 }
 
 /// The caller's own writes, to be committed with a change; see [`Execution::transact`].
+///
+/// What a work is given, it owns and must have dropped when it returns: otherwise the transaction is rolled back, with
+/// [`crate::Error::Misuse`].
 pub enum Work<'a> {
+    /// On either database, with the same statements.
+    Tx(TxWork<'a>),
     /// On PostgreSQL: within a transaction on the store's database, with the search path of the URL's user.
     #[cfg(feature = "postgres")]
     Postgres(PostgresWork<'a>),
     /// On SQLite: within a transaction on the store's file.
     #[cfg(feature = "sqlite")]
     Sqlite(SqliteWork<'a>),
-    /// Without a database there is nothing to run them in.
-    #[cfg(not(any(feature = "sqlite", feature = "postgres")))]
-    Nowhere(std::convert::Infallible, std::marker::PhantomData<&'a ()>),
 }
+
+/// See [`Work::Tx`].
+pub type TxWork<'a> = AsyncWork<'a, Tx>;
 
 /// See [`Work::Postgres`].
 #[cfg(feature = "postgres")]
-pub type PostgresWork<'a> = Box<
-    dyn for<'t> FnOnce(
-            &'t tokio_postgres::Transaction<'t>,
-        ) -> std::pin::Pin<Box<dyn Future<Output = Option<Change>> + Send + 't>>
-        + Send
-        + 'a,
->;
+pub type PostgresWork<'a> = AsyncWork<'a, crate::postgres::PostgresTx>;
+
+/// An async function from a `T` to the change that is to be committed.
+pub struct AsyncWork<'a, T> {
+    // Not the function itself: the lifetime of what it returns would then be fixed.
+    run: Pin<Box<dyn Future<Output = Option<Change>> + Send + 'a>>,
+    given: Arc<Mutex<Option<T>>>,
+}
+
+impl<'a, T: Send + 'a> AsyncWork<'a, T> {
+    /// A work that calls this function.
+    pub fn new<F, Fut>(run: F) -> AsyncWork<'a, T>
+    where
+        F: FnOnce(T) -> Fut + Send + 'a,
+        Fut: Future<Output = Option<Change>> + Send + 'a,
+    {
+        let given = Arc::new(Mutex::new(None));
+        let taken = Arc::clone(&given);
+        let run = Box::pin(async move {
+            let argument = taken.lock().unwrap_or_else(|e| e.into_inner()).take();
+            run(argument.expect("`AsyncWork::run` gives it")).await
+        });
+        AsyncWork { run, given }
+    }
+
+    /// Calls the function.
+    pub fn run(self, argument: T) -> impl Future<Output = Option<Change>> + Send + 'a {
+        *self.given.lock().unwrap_or_else(|e| e.into_inner()) = Some(argument);
+        self.run
+    }
+}
 
 /// See [`Work::Sqlite`].
 #[cfg(feature = "sqlite")]

@@ -38,6 +38,7 @@ mod schema;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
 mod store;
+pub mod tx;
 mod wrapper;
 
 #[cfg(feature = "conformance")]
@@ -56,8 +57,8 @@ pub use execution::PostgresWork;
 #[cfg(feature = "sqlite")]
 pub use execution::SqliteWork;
 pub use execution::{
-    CANCEL_GATE, CancelRequest, ClaimBatch, ClaimOnSubmit, ClaimRequest, Execution, JobEnd, NewWorker,
-    Serves, SignalOutcome, TIMER_GATE, Work,
+    AsyncWork, CANCEL_GATE, CancelRequest, ClaimBatch, ClaimOnSubmit, ClaimRequest, Execution, JobEnd,
+    NewWorker, Serves, SignalOutcome, TIMER_GATE, TxWork, Work,
 };
 pub use inspect::{
     Attempt, AuditEntry, AuditFilter, Backlog, CancelHold, ChildPosition, Filter, Firing, Holds, Inspect,
@@ -73,6 +74,7 @@ pub use replay::{
 };
 pub use schema::{Migration, SchemaState};
 pub use store::{Fut, Now, Store};
+pub use tx::Tx;
 pub use wrapper::Wrapper;
 
 #[cfg(feature = "sqlite")]

@@ -9,6 +9,7 @@ async fn open() -> ((), Arc<dyn Store>) {
 }
 
 windlass_store::conformance!(open);
+windlass_store::conformance_of_transactions!(open);
 
 /// The memory store against itself: the sequences themselves must be deterministic.
 #[test]

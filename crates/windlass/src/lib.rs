@@ -80,14 +80,16 @@ pub use windlass_operate as operate;
 pub use windlass_operate::{Control, Why};
 pub use windlass_runtime::{Config, Pool, Retention};
 pub use windlass_store as store;
-pub use windlass_store::{ControlOutcome, Filter};
+pub use windlass_store::{
+    ControlOutcome, Filter,
+    tx::{self, Row, Tx, Value},
+};
 pub use windlass_workflow::{
     AsMachine, AsTask, AsWorkflow, Branch, Cancelled, CatchCancel, Child, ChildOf, ChildResult, ChildWait,
     ChildrenError, Codec, Context, ContinueIf, Error, First2, First3, First4, First5, First6, Flow,
     IntoChild, JobError, Kind, Machine, MachineBranch, MachineCx, MergeCall, Merged, Merging, Needs, Next,
     OnError, Race, Reducing, Repeat, Results, Rows, Select, Signal, SignalError, SignalWait, Sleep, Source,
-    Step, StepCx, StreamSource, Task, TaskCx, Transaction, TransactionCall, UndoCx, WaitFor, WaitUntil,
-    Workflow, codec, span,
+    Step, StepCx, StreamSource, Task, TaskCx, Transaction, UndoCx, WaitFor, WaitUntil, Workflow, codec, span,
 };
 
 /// What runs jobs: for handlers of your own, and for what the engine counts.
@@ -103,7 +105,7 @@ pub mod prelude {
     pub use crate::{
         Calendar, Child, Engine, EngineCx as _, Failure, First2, First3, Flow, Handle, JobError, JobId,
         Machine, MachineCx, Merge, Merged, Needs, Next, OrFailure as _, Pool, RateCharge, RateLimit, Retry,
-        Rows, Serial, Signal, StepCx, Task, TaskCx, UndoCx, Unique, WaitFor, Workflow, percent,
+        Rows, Serial, Signal, StepCx, Task, TaskCx, Tx, UndoCx, Unique, WaitFor, Workflow, percent,
         span::{days, hours, minutes, seconds},
     };
     pub use serde::{Deserialize, Serialize};

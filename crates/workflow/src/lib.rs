@@ -33,7 +33,7 @@ pub use task::{AsTask, Kind, Task, TaskCx};
 pub use workflow::{
     AsWorkflow, Branch, Cancelled, CatchCancel, ChildWait, Context, ContinueIf, First2, First3, First4,
     First5, First6, Flow, MergeCall, Merging, OnError, Race, Reducing, Repeat, Select, SignalWait, Sleep,
-    Step, StepCx, Transaction, TransactionCall, UndoCx, WaitUntil, Workflow, failure_of,
+    Step, StepCx, Transaction, UndoCx, WaitUntil, Workflow, failure_of,
 };
 
 /// What the engine needs to run tasks, machines and workflows, and what operators need to show them. Authors need none of it.

@@ -6,6 +6,7 @@
 //! ```text
 //! async fn open() -> (TempDir, Arc<dyn Store>) { … }   // the first part is dropped after the case
 //! windlass_store::conformance!(open);
+//! windlass_store::conformance_of_transactions!(open);
 //! ```
 //!
 //! and compares random sequences of calls with the memory store by [`random_sequences::run`]. [`state_table`] tries every event
@@ -52,6 +53,7 @@ pub mod stage_updates;
 pub mod state_table;
 pub mod submit;
 pub mod timers;
+pub mod transactions;
 pub mod undecodable;
 pub mod unique;
 pub mod unreadable_signals;
@@ -589,6 +591,28 @@ macro_rules! conformance {
     };
 }
 
+/// The same for the cases of transactions of callers. They are apart because their statements run with the settings of the
+/// caller's role, and not with those of the store: a role that ends idle transactions soon ends these.
+#[macro_export]
+macro_rules! conformance_of_transactions {
+    ($open:ident) => {
+        $crate::conformance_cases! { $open;
+            transactions {
+                a_transaction_is_committed_with_its_change_or_not_at_all
+                every_type_returns_as_it_was
+                placeholders_are_found_by_their_numbers
+                parameters_that_do_not_fit_are_refused
+                execute_returns_how_many_rows_were_changed
+                a_failed_statement_loses_the_whole_transaction
+                a_transaction_cannot_be_ended_by_its_statements
+                a_panic_of_a_transaction_rolls_back_and_is_resumed
+                a_transaction_that_is_kept_is_rolled_back_and_useless
+                a_transaction_whose_call_is_dropped_leaves_nothing
+            }
+        }
+    };
+}
+
 #[doc(hidden)]
 #[macro_export]
 macro_rules! conformance_cases {
@@ -651,6 +675,7 @@ mod tests {
             include_str!("fork.rs"),
             include_str!("interleave.rs"),
             include_str!("lost_claims.rs"),
+            include_str!("transactions.rs"),
         ];
         for line in files.iter().flat_map(|file| file.lines()) {
             let Some(rest) = line.strip_prefix("pub async fn ") else { continue };

@@ -17,6 +17,7 @@ use futures_util::{
     FutureExt, TryStreamExt,
     future::{join, join3},
 };
+use tokio::task::AbortHandle;
 use tokio_postgres::{
     Client, Row, Statement,
     binary_copy::{BinaryCopyOutRow, BinaryCopyOutStream},
@@ -69,7 +70,10 @@ pub(super) struct ConnConfig {
 }
 
 pub(super) struct Conn {
-    pub(super) client: Client,
+    /// Shared with a caller while its transaction is open, and with nobody otherwise.
+    pub(super) client: Arc<Client>,
+    /// The task that drives the connection.
+    task: AbortHandle,
     prepared: Mutex<HashMap<&'static str, Statement>>,
     /// Statements that are sent without a transaction.
     autocommitted: Prepared,
@@ -95,10 +99,11 @@ pub(super) struct Conn {
 }
 
 impl Conn {
-    pub(super) fn new(client: Client, config: ConnConfig, life: Duration) -> Conn {
+    pub(super) fn new((client, task): (Client, AbortHandle), config: ConnConfig, life: Duration) -> Conn {
         let opened_at = Instant::now();
         Conn {
-            client,
+            client: Arc::new(client),
+            task,
             prepared: Mutex::default(),
             autocommitted: Prepared::new(),
             autocommits: AtomicBool::new(true),
@@ -365,5 +370,15 @@ impl Conn {
         }
         // If this is not reached, some rows have not been received, and the connection is not reused.
         self.send_end("commit").await
+    }
+}
+
+impl Drop for Conn {
+    /// Closes the connection, also if the caller of a transaction still has the client: nothing can be sent over it after the
+    /// store has given it up.
+    fn drop(&mut self) {
+        if Arc::get_mut(&mut self.client).is_none() {
+            self.task.abort();
+        }
     }
 }

@@ -20,7 +20,7 @@ impl Postgres {
     /// Reads the settings and health of the server and of the schema, in a session with nothing but the role's defaults. Neither the
     /// schema nor its tables need exist.
     pub async fn database_of(options: &Options) -> Result<Database, Error> {
-        let client = pool::connect(options, &tokio::runtime::Handle::current()).await?;
+        let (client, _) = pool::connect(options, &tokio::runtime::Handle::current()).await?;
         let read = read_health(&client, options.schema_name());
         // As for any other statement: a connection whose peer has vanished answers nothing.
         let late = |_| Error::Unavailable(format!("PostgreSQL did not answer within {:?}", options.patience));

@@ -11,6 +11,8 @@ mod arrivals;
 mod autocommit;
 mod branch;
 mod branch_update;
+mod caller_tx;
+mod caller_types;
 mod change_params;
 mod children;
 mod claim;
@@ -29,6 +31,7 @@ mod journal;
 mod lease;
 mod migrate;
 mod names;
+mod numeric;
 mod open_claims;
 mod options;
 mod poll;
@@ -76,6 +79,7 @@ use crate::{
     Renewal, SchemaState, SignalOutcome, Store, TimerReport, Work, intern::Lanes,
 };
 pub use arrivals::submit_in;
+pub use caller_tx::PostgresTx;
 use conn::retry_deadlock;
 use errors::PgError;
 use floor::Floors;
@@ -144,7 +148,7 @@ impl Postgres {
 
     /// Connects a client with the settings of the store's transactions, for tests and diagnostics.
     pub async fn client(options: &Options) -> Result<tokio_postgres::Client, Error> {
-        let client = pool::connect(options, &tokio::runtime::Handle::current()).await?;
+        let (client, _) = pool::connect(options, &tokio::runtime::Handle::current()).await?;
         client
             .batch_execute(&settings::BeginSql::for_session(&options.schema))
             .await

@@ -9,7 +9,10 @@ use std::{
     time::Duration,
 };
 
-use tokio::sync::{Semaphore, SemaphorePermit};
+use tokio::{
+    sync::{Semaphore, SemaphorePermit},
+    task::AbortHandle,
+};
 use tokio_postgres::{Client, NoTls};
 
 use super::{
@@ -99,8 +102,8 @@ impl Pool {
     }
 
     async fn connect(&self) -> Result<Conn, PgError> {
-        let client = connect(&self.options, &self.runtime).await?;
-        Ok(Conn::new(client, self.config.clone(), jittered(self.options.connection_life)))
+        let session = connect(&self.options, &self.runtime).await?;
+        Ok(Conn::new(session, self.config.clone(), jittered(self.options.connection_life)))
     }
 }
 
@@ -109,8 +112,12 @@ fn jittered(life: Duration) -> Duration {
     life.min(windlass_model::limits::MAX_DELAY).mul_f64(0.9 + 0.2 * fastrand::f64())
 }
 
-/// Connects to the database. Nothing is set for the session: see [`super::settings`].
-pub(super) async fn connect(options: &Options, runtime: &tokio::runtime::Handle) -> Result<Client, PgError> {
+/// Connects to the database. Nothing is set for the session: see [`super::settings`]. Returns the task that drives the connection
+/// as well.
+pub(super) async fn connect(
+    options: &Options,
+    runtime: &tokio::runtime::Handle,
+) -> Result<(Client, AbortHandle), PgError> {
     let mut config = options.config.clone();
     if config.get_application_name().is_none() {
         config.application_name("windlass");
@@ -121,24 +128,24 @@ pub(super) async fn connect(options: &Options, runtime: &tokio::runtime::Handle)
     // Includes the handshake: a server may accept the connection and never answer.
     let connected = tokio::time::timeout(options.patience, config.connect(NoTls)).await;
     let (client, connection) = connected.map_err(|_| PgError::no_answer(options.patience))??;
-    runtime.spawn(async move {
+    let task = runtime.spawn(async move {
         if let Err(error) = connection.await {
             tracing::debug!(%error, "a connection to PostgreSQL ended");
         }
     });
-    Ok(client)
+    Ok((client, task.abort_handle()))
 }
 
 /// Opens a connection that belongs to no pool, and whose answers are awaited without limit.
 pub(super) async fn connect_unpooled(options: &Options) -> Result<Conn, PgError> {
-    let client = connect(options, &tokio::runtime::Handle::current()).await?;
+    let session = connect(options, &tokio::runtime::Handle::current()).await?;
     let config = ConnConfig {
         patience: Duration::MAX,
         begin: Arc::new(BeginSql::new(&options.schema)),
         statements: Arc::default(),
         has_worker: Arc::default(),
     };
-    Ok(Conn::new(client, config, Duration::MAX))
+    Ok(Conn::new(session, config, Duration::MAX))
 }
 
 impl Deref for PooledConn<'_> {

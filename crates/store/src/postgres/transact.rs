@@ -4,14 +4,14 @@
 //! other verb, and the store's planner settings do not affect its statements. Once the work is done, the rest of the transaction
 //! is the store's.
 
-use std::{any::Any, panic::AssertUnwindSafe, time::Instant};
+use std::{any::Any, panic::AssertUnwindSafe, sync::Arc, time::Instant};
 
 use futures_util::FutureExt;
-use tokio_postgres::IsolationLevel;
 use windlass_model::{Change, CommitOutcome};
 
 use super::{
     Postgres, branch,
+    caller_tx::{CallerTx, PostgresTx},
     commit::{commit_in, refusal},
     conn::Conn,
     errors::{Class, PgError},
@@ -20,11 +20,13 @@ use super::{
     serial,
     tx::{Executor, Tx},
 };
-use crate::{Error, Now, PostgresWork, Work};
+use crate::{Error, Now, Work, tx};
 
-/// Sent before the work: resets what an earlier work has set. The last statement marks the transaction until its end, and
-/// because it is a query, the isolation level cannot be changed after it.
-const MARK: &str = "reset all; discard temp; select set_config('windlass.work', 'begun', true)";
+/// Begins the transaction and resets what an earlier work has set. The store's statements rely on seeing what was committed while
+/// they waited for a lock. The last statement marks the transaction until its end, and because it is a query, the isolation level
+/// cannot be changed after it.
+const BEGIN: &str = "begin isolation level read committed, read write, not deferrable; reset all; discard temp; \
+                     select set_config('windlass.work', 'begun', true)";
 
 /// Reads the mark, which is gone if the work has ended the transaction.
 const READ_MARK: &str = "select current_setting('windlass.work', true)";
@@ -34,11 +36,14 @@ pub(super) async fn transact(
     now: Now,
     work: Work<'_>,
 ) -> Result<Option<CommitOutcome>, Error> {
-    let Work::Postgres(work) = work else {
+    #[cfg(feature = "sqlite")]
+    if let Work::Sqlite(_) = work {
         return Err(Error::Config(
-            "this store is PostgreSQL, and the transaction is written for SQLite; use the form for PostgreSQL".into(),
+            "this store is PostgreSQL, and the transaction is written for SQLite; use the form for PostgreSQL, or the one for \
+             both"
+                .into(),
         ));
-    };
+    }
     let (mut conn, answer) = run(store, work).await?;
     let tx = Tx::adopt(&mut conn);
     let change = match answer {
@@ -101,14 +106,13 @@ type Answer = Result<Option<Change>, Box<dyn Any + Send>>;
 
 /// Runs a work. Returns its answer, and the connection on which its transaction is open. An idle connection may have been lost
 /// unnoticed: then another is tried, unless the work has begun.
-async fn run<'s>(store: &'s Postgres, work: PostgresWork<'_>) -> Result<(PooledConn<'s>, Answer), Error> {
-    let mut work = Some(work);
+async fn run<'s>(store: &'s Postgres, work: Work<'_>) -> Result<(PooledConn<'s>, Answer), Error> {
     let mut tries = 0;
-    loop {
+    let mut conn = loop {
         let mut conn = store.shared.caller_pool.get().await?;
         let started = Instant::now();
-        match run_on(&mut conn, &mut work).await {
-            Ok(answer) => return Ok((conn, answer)),
+        match begin(&mut conn).await {
+            Ok(()) => break conn,
             // A server that has not answered on this connection would not answer on the next one either.
             Err(Error::Unavailable(_))
                 if tries < IDLE_CALLER_CONNS && started.elapsed() < conn.patience() =>
@@ -117,26 +121,45 @@ async fn run<'s>(store: &'s Postgres, work: PostgresWork<'_>) -> Result<(PooledC
             }
             Err(error) => return Err(error),
         }
+    };
+    let mut checked = Ok(());
+    let answer = match work {
+        Work::Postgres(work) => {
+            let lent = PostgresTx::new(&conn.client);
+            AssertUnwindSafe(async { work.run(lent).await }).catch_unwind().await
+        }
+        Work::Tx(work) => {
+            let (lent, guard) = tx::Tx::new(CallerTx::new(PostgresTx::new(&conn.client)));
+            let answer = AssertUnwindSafe(async { work.run(lent).await }).catch_unwind().await;
+            if let Ok(Some(_)) = &answer {
+                checked = guard.check();
+            }
+            answer
+        }
+        #[cfg(feature = "sqlite")]
+        Work::Sqlite(_) => unreachable!("refused before"),
+    };
+    // Whoever has kept the client can still send statements over it. Without an end of the transaction, the connection is closed.
+    if Arc::get_mut(&mut conn.client).is_none() {
+        return match answer {
+            Ok(_) => Err(tx::leaked()),
+            Err(panic) => std::panic::resume_unwind(panic),
+        };
     }
+    if let Err(error) = checked {
+        Tx::adopt(&mut conn).rollback().await;
+        return Err(error);
+    }
+    Ok((conn, answer))
 }
 
-/// Begins a transaction and runs a work in it. After an error, the work has not run.
-async fn run_on(conn: &mut Conn, work: &mut Option<PostgresWork<'_>>) -> Result<Answer, Error> {
+/// Begins a transaction.
+async fn begin(conn: &mut Conn) -> Result<(), Error> {
     let patience = conn.patience();
-    let late = |_| PgError::no_answer(patience);
     conn.note_begin();
-    // The store's statements rely on seeing what was committed while they waited for a lock.
-    let begin = conn.client.build_transaction().isolation_level(IsolationLevel::ReadCommitted);
-    let begin = begin.read_only(false).deferrable(false);
-    let begun = tokio::time::timeout(patience, begin.start()).await;
-    let transaction = begun.map_err(late)?.map_err(PgError::from)?;
-    let marked = tokio::time::timeout(patience, transaction.batch_execute(MARK)).await;
-    marked.map_err(late)?.map_err(PgError::from)?;
-    let work = work.take().expect("it runs once");
-    let answer = AssertUnwindSafe(async { work(&transaction).await }).catch_unwind().await;
-    // Its drop would roll back, before the store has written.
-    std::mem::forget(transaction);
-    Ok(answer)
+    let begun = tokio::time::timeout(patience, conn.client.batch_execute(BEGIN)).await;
+    begun.map_err(|_| PgError::no_answer(patience))?.map_err(PgError::from)?;
+    Ok(())
 }
 
 /// Writes the change in the rest of the transaction.

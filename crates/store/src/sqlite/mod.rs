@@ -13,6 +13,7 @@ mod admin;
 mod arrivals;
 mod branch;
 mod branch_update;
+mod caller_tx;
 mod children;
 mod claim;
 mod commit;
@@ -86,7 +87,7 @@ pub struct Sqlite {
 
 struct Shared {
     options: Options,
-    writer: tokio::sync::Mutex<Connection>,
+    writer: Arc<tokio::sync::Mutex<Connection>>,
     reader: Mutex<Connection>,
     /// For reads that may take long; opened by the first of them.
     snapshot_reader: Mutex<Option<Connection>>,
@@ -110,7 +111,7 @@ impl Sqlite {
         let reader = conn::open_reader(&options.path)?;
         let store = Sqlite {
             shared: Arc::new(Shared {
-                writer: tokio::sync::Mutex::new(writer),
+                writer: Arc::new(tokio::sync::Mutex::new(writer)),
                 reader: Mutex::new(reader),
                 snapshot_reader: Mutex::default(),
                 lanes: Lanes::default(),

@@ -1,11 +1,12 @@
 //! The connections of a file: one that writes, behind a fair lock, and two that read.
 
 use std::{
-    sync::{MutexGuard, atomic::Ordering},
+    sync::{Arc, MutexGuard, atomic::Ordering},
     time::{Duration, Instant},
 };
 
 use rusqlite::Connection;
+use tokio::sync::OwnedMutexGuard;
 
 use super::{Sqlite, conn, errors::BUSY, tx::Tx};
 use crate::Error;
@@ -97,13 +98,18 @@ impl Sqlite {
         size: usize,
         mut work: impl FnMut(&mut Connection) -> Result<T, Error>,
     ) -> Result<T, Error> {
+        self.retry_busy_owned(|mut writer| run_blocking(size > SMALL, || work(&mut writer))).await
+    }
+
+    /// The same with the write connection itself, which can be kept for as long as it is needed.
+    pub(super) async fn retry_busy_owned<T>(
+        &self,
+        mut work: impl FnMut(OwnedMutexGuard<Connection>) -> Result<T, Error>,
+    ) -> Result<T, Error> {
         let started = Instant::now();
         loop {
-            let outcome = {
-                let mut writer = self.shared.writer.lock().await;
-                run_blocking(size > SMALL, || work(&mut writer))
-            };
-            match outcome {
+            let writer = Arc::clone(&self.shared.writer).lock_owned().await;
+            match work(writer) {
                 Err(Error::Unavailable(why))
                     if why == BUSY && started.elapsed() < self.shared.options.patience =>
                 {

@@ -425,6 +425,6 @@ async fn transactions_of_callers_update_and_count_branches() {
 }
 
 async fn transact(store: &Handle, now: u64, change: Change) -> CommitOutcome {
-    let work: PostgresWork<'_> = Box::new(move |_| Box::pin(std::future::ready(Some(change))));
+    let work = PostgresWork::new(async move |_| Some(change));
     store.transact(at(now), Work::Postgres(work)).await.expect("transact").expect("a verdict")
 }

@@ -81,6 +81,7 @@ async fn open() -> ((), Arc<dyn Store>) {
 }
 
 windlass_store::conformance!(open);
+windlass_store::conformance_of_transactions!(open);
 
 /// A schema that the next sequence reuses: creating one takes longer than most sequences.
 struct Reused(Options);

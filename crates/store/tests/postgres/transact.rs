@@ -2,7 +2,6 @@
 
 use std::{
     panic::AssertUnwindSafe,
-    pin::Pin,
     sync::{
         Arc,
         atomic::{AtomicI32, Ordering},
@@ -10,24 +9,23 @@ use std::{
 };
 
 use futures_util::FutureExt;
-use tokio_postgres::Transaction;
 use windlass_model::{
     Change, ClaimedJob, CommitOutcome, JobId, JournalEntry, Outcome, Payload, State, StepWrites, WorkerId,
     journal::{CallEvent, CallKind},
 };
 use windlass_store::{
-    Error, JobAction, Work,
+    AsyncWork, Error, JobAction, Tx, Work,
     conformance::kit::*,
-    postgres::{Options, Postgres},
+    postgres::{Options, Postgres, PostgresTx},
 };
 
 use super::{fresh, sql};
 
-/// What a work returns.
-type Answer<'t> = Pin<Box<dyn Future<Output = Option<Change>> + Send + 't>>;
-
-fn work<'a>(run: impl for<'t> FnOnce(&'t Transaction<'t>) -> Answer<'t> + Send + 'a) -> Work<'a> {
-    Work::Postgres(Box::new(run))
+fn work<'a, Fut>(run: impl FnOnce(PostgresTx) -> Fut + Send + 'a) -> Work<'a>
+where
+    Fut: Future<Output = Option<Change>> + Send + 'a,
+{
+    Work::Postgres(AsyncWork::new(run))
 }
 
 /// A store, a table of the user in the default schema, and a claimed job.
@@ -405,4 +403,84 @@ async fn a_transaction_for_sqlite_is_refused() {
     let other = Work::Sqlite(Box::new(|_| unreachable!("not run")));
     let error = fixture.store.transact(at(1), other).await.expect_err("refused");
     assert!(matches!(&error, Error::Config(why) if why.contains("PostgreSQL")), "{error:?}");
+}
+
+#[tokio::test]
+async fn a_client_that_is_kept_is_closed_and_everything_rolled_back() {
+    let fixture = Fixture::new().await;
+    let insert = format!("insert into {} values (1)", fixture.table);
+    let (change, mut kept) = (fixture.step(1), None);
+    let leaks = work(async |tx: PostgresTx| {
+        tx.batch_execute(&insert).await.expect("inserted");
+        kept = Some(tx);
+        Some(change)
+    });
+    let error = fixture.store.transact(at(1), leaks).await.expect_err("it still exists");
+    assert!(matches!(&error, Error::Misuse(why) if why.contains("was still in use")), "{error}");
+    // Nothing can be sent over its connection, inside or outside of a transaction.
+    let kept = kept.expect("kept");
+    kept.batch_execute(&insert.replace('1', "2")).await.expect_err("the connection is closed");
+    assert!(kept.is_closed());
+    let done = fixture.store.transact(at(1), fixture.insert(1, Some(fixture.step(1)))).await.expect("done");
+    assert_eq!((done, fixture.rows_and_entries().await), (Some(CommitOutcome::Committed), (1, 1)));
+}
+
+#[tokio::test]
+async fn values_are_encoded_as_the_server_expects_them() {
+    let fixture = Fixture::new().await;
+    let table = format!("{}_types", fixture.table);
+    sql(&format!(
+        "create type {table}_mood as enum ('glad', 'sad'); create domain {table}_age as int4 check (value >= 0);
+         create table {table} (i2 int2, i4 int4, f4 float4, n numeric, v varchar(3), c bpchar, name name, j json,
+                               mood {table}_mood, age {table}_age, day date, list int4[])"
+    ));
+    let reads = Work::Tx(AsyncWork::new(async |tx: Tx| {
+        let insert = format!(
+            "insert into {table} (i2, i4, f4, n, v, c, name, j, mood, age) values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)"
+        );
+        let json = serde_json::json!([1]);
+        let params = (1, 2, 0.5, "12345678901234567890.50", "abc", "x", "y", &json, "glad", 40);
+        assert_eq!(tx.execute(&insert, params).await, Ok(1));
+        let row = tx.query_one(&format!("select * from {table}"), ()).await.expect("one row");
+        assert_eq!((row.get("i2"), row.get("i4"), row.get("f4")), (Ok(1), Ok(2), Ok(0.5_f32)));
+        assert_eq!(row.get("n"), Ok("12345678901234567890.50".to_owned()), "every digit");
+        assert_eq!((row.get("v"), row.get("c")), (Ok("abc".to_owned()), Ok("x".to_owned())));
+        assert_eq!((row.get("name"), row.get("mood")), (Ok("y".to_owned()), Ok("glad".to_owned())));
+        assert_eq!((row.get("j"), row.get("age")), (Ok(json), Ok(40)));
+        let day =
+            "select cast($1 as date) as day, cast(cast($2 as text) as date) as cast_day, array[1] as list";
+        let failure = tx.query(day, ("2026-11-18", "2026-11-18")).await.expect_err("no value for a date");
+        assert!(failure.message.contains("$1") && failure.message.contains("date"), "{failure}");
+        None
+    }));
+    assert_eq!(fixture.store.transact(at(1), reads).await.expect("rolled back"), None);
+    let unreadable = Work::Tx(AsyncWork::new(async |tx: Tx| {
+        let row = tx.query_one(
+            "select current_date as day, cast(current_date as text) as text, array[1] as list",
+            (),
+        );
+        let row = row.await.expect("one row");
+        row.get::<String>("text").expect("text");
+        for column in ["day", "list"] {
+            let failure = row.get::<String>(column).expect_err("no value");
+            assert!(
+                failure.message.contains(column) && failure.message.contains("cast(… as text)"),
+                "{failure}"
+            );
+        }
+        None
+    }));
+    assert_eq!(fixture.store.transact(at(1), unreadable).await.expect("rolled back"), None);
+    for (column, value, part) in [
+        ("i2", 70_000_i64, "$1 does not fit: its type is int2, and 70000"),
+        ("mood", 1, "_mood, and the integer 1"),
+    ] {
+        let wrong = Work::Tx(AsyncWork::new(async |tx: Tx| {
+            let insert = format!("insert into {table} ({column}) values ($1)");
+            let failure = tx.execute(&insert, (value,)).await.expect_err("it does not fit");
+            assert!(failure.message.contains(part), "{failure}");
+            None
+        }));
+        assert_eq!(fixture.store.transact(at(1), wrong).await.expect("rolled back"), None);
+    }
 }

@@ -41,6 +41,7 @@ async fn open() -> (TempDir, Arc<dyn Store>) {
 }
 
 windlass_store::conformance!(open);
+windlass_store::conformance_of_transactions!(open);
 
 #[test]
 fn random_sequences_agree_with_the_reference() {

@@ -15,7 +15,7 @@ use windlass_model::{
     Change, ClaimedJob, CommitOutcome, Outcome, Rev, StepWrites, WorkerId, wait::CHILD_SIGNAL,
 };
 use windlass_store::{
-    ControlOutcome, Error, JobAction, Work,
+    AsyncWork, ControlOutcome, Error, JobAction, Tx, Work,
     conformance::kit::*,
     sqlite::{Options, Sqlite},
 };
@@ -325,6 +325,71 @@ async fn an_endless_statement_is_interrupted() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_async_work_keeps_others_from_writing_for_a_limited_time() {
+    let (_folder, path) = super::path();
+    let (store, me, job) = fixture(&path).await;
+    let (opened, is_open) = tokio::sync::oneshot::channel();
+    let waits = AsyncWork::new(async move |tx: Tx| {
+        tx.execute("update accounts set balance = balance - 1", ()).await.expect("updated");
+        opened.send(()).expect("received");
+        // What it waits for needs the writer itself, as a submit would.
+        std::future::pending().await
+    });
+    let other = async {
+        is_open.await.expect("open");
+        commit(&store, 3, payment_step(me, &job)).await
+    };
+    let (waited, committed) = tokio::join!(store.transact(at(2), Work::Tx(waits)), other);
+    let error = waited.expect_err("it took too long");
+    assert!(matches!(&error, Error::Fault(why) if why.contains("still open after 300ms")), "{error}");
+    assert_eq!(committed, CommitOutcome::Committed, "after the transaction was rolled back");
+    assert_eq!(balance(&path), 10);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_endless_statement_of_an_async_work_is_interrupted() {
+    let (_folder, path) = super::path();
+    let (store, me, job) = fixture(&path).await;
+    let (step, mut failure) = (payment_step(me, &job), None);
+    let endless = "with recursive n (i) as (select 1 union all select i + 1 from n) select count(*) from n";
+    let work = AsyncWork::new(async |tx: Tx| {
+        failure = tx.query(endless, ()).await.err();
+        Some(step)
+    });
+    store.transact(at(2), Work::Tx(work)).await.expect_err("it took too long");
+    let failure = failure.expect("interrupted");
+    assert!(failure.message.contains("300ms"), "{failure}");
+    expect_payments(&store, &path, 0).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn placeholders_of_sqlites_own_are_refused_with_what_to_write() {
+    let (_folder, path) = super::path();
+    let (store, ..) = fixture(&path).await;
+    for (sql, part) in [
+        ("select ?1", "`?1` is not a placeholder of a transaction; write `$1`"),
+        ("select ?", "`?` is not a placeholder"),
+        ("select :id", "`:id` is not a placeholder"),
+        ("select $0", "`$0` is not a placeholder"),
+        ("select $1::bigint", "write `cast($1 as bigint)`"),
+        ("select 1; select 2", "ultiple statements"),
+    ] {
+        let work = AsyncWork::new(async |tx: Tx| {
+            let failure = tx.query(sql, (1,)).await.expect_err(sql);
+            assert!(failure.message.contains(part), "{sql}: {failure}");
+            None
+        });
+        assert_eq!(store.transact(at(2), Work::Tx(work)).await.expect("rolled back"), None);
+    }
+    let nan = AsyncWork::new(async |tx: Tx| {
+        let failure = tx.query("select $1", (f64::NAN,)).await.expect_err("SQLite would store null");
+        assert!(failure.message.contains("$1"), "{failure}");
+        None
+    });
+    assert_eq!(store.transact(at(2), Work::Tx(nan)).await.expect("rolled back"), None);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_locked_file_is_waited_for_before_the_work_runs() {
     let (_folder, path) = super::path();
     let (store, me, job) = fixture(&path).await;
@@ -369,7 +434,7 @@ async fn concurrent_transactions_run_one_after_the_other() {
 async fn a_transaction_for_postgres_is_refused() {
     let (_folder, path) = super::path();
     let (store, ..) = fixture(&path).await;
-    let work = Work::Postgres(Box::new(|_| Box::pin(std::future::ready(None))));
+    let work = Work::Postgres(windlass_store::PostgresWork::new(async |_| None));
     let error = store.transact(at(1), work).await.expect_err("refused");
     assert!(matches!(&error, Error::Config(why) if why.contains("SQLite")), "{error}");
 }

@@ -6,9 +6,9 @@ use windlass_model::{
     Change, ClaimNo, CommitOutcome, JobClaim, JobId, NewJob, NewSignal, SubmitOutcome, Time, WorkerId,
 };
 use windlass_store::{
-    Actor, AdminAction, ClaimBatch, ClaimOnSubmit, ClaimRequest, ControlOutcome, Error, Fork, Fut, JobAction,
-    NewWorker, Now, PollReport, Prune, Pruned, ReapReport, ReapRequest, RenewRequest, Renewal, SignalOutcome,
-    StageUpdate, Store, TimerReport, Work, Wrapper,
+    Actor, AdminAction, AsyncWork, ClaimBatch, ClaimOnSubmit, ClaimRequest, ControlOutcome, Error, Fork, Fut,
+    JobAction, NewWorker, Now, PollReport, Prune, Pruned, ReapReport, ReapRequest, RenewRequest, Renewal,
+    SignalOutcome, StageUpdate, Store, TimerReport, Work, Wrapper,
 };
 
 use super::shared::{Lifetime, Shared};
@@ -258,20 +258,22 @@ impl Wrapper for VirtualStore {
 /// The same work, rolled back in the end.
 fn rolled_back(work: Work<'_>) -> Work<'_> {
     match work {
+        Work::Tx(work) => Work::Tx(without_change(work)),
         #[cfg(feature = "postgres")]
-        Work::Postgres(work) => Work::Postgres(Box::new(move |tx| {
-            let work = work(tx);
-            Box::pin(async move {
-                work.await;
-                None
-            })
-        })),
+        Work::Postgres(work) => Work::Postgres(without_change(work)),
         #[cfg(feature = "sqlite")]
         Work::Sqlite(work) => Work::Sqlite(Box::new(move |connection| {
             work(connection);
             None
         })),
     }
+}
+
+fn without_change<'a, T: Send + 'a>(work: AsyncWork<'a, T>) -> AsyncWork<'a, T> {
+    AsyncWork::new(async move |tx| {
+        work.run(tx).await;
+        None
+    })
 }
 
 /// Whether a call has fired timers, or admitted jobs.

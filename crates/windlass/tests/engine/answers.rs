@@ -79,12 +79,12 @@ async fn open(url: &str) -> (Engine, Arc<Watched>) {
     let (reads, keeps_back, kept_back) = Default::default();
     let watched = Arc::new(Watched { store, reads, keeps_back, kept_back });
     let config = Config { drain: Duration::ZERO, ..Config::default() };
-    let engine = Engine::on(url, Arc::clone(&watched) as Arc<dyn Store>).task::<Gated>().config(config);
+    let engine = Engine::builder(url).store(Arc::clone(&watched) as Arc<dyn Store>).task::<Gated>().config(config);
     (engine.start().await.expect("started"), watched)
 }
 
 /// Submits a job, and returns once it runs.
-async fn running(engine: &Engine, name: &str) -> Handle<u32> {
+async fn running(engine: &Engine, name: &str) -> Handle<Gated> {
     let started = engine.counts().started;
     let job = engine.submit(Gated { gate: name.to_owned() }).await.expect("submitted");
     until("it runs", async || engine.counts().started == started + 1).await;

@@ -86,13 +86,7 @@ impl Workflow for Blocks {
 
     async fn run(self, flow: Flow) -> Result<(), Failure> {
         let progress = &PROGRESS[usize::from(self.postgres)];
-        let transaction = flow.transaction("write");
-        let transaction = async {
-            match self.postgres {
-                true => transaction.in_postgres(|_| Box::pin(async { Ok(()) })).await,
-                false => transaction.in_sqlite(|_| Ok(())).await,
-            }
-        };
+        let transaction = flow.transaction("write", async |_| Ok(()));
         let step = flow.step("block", async || {
             until_set(&progress.settling).await;
             progress.is_blocked.store(true, Ordering::SeqCst);
@@ -103,7 +97,7 @@ impl Workflow for Blocks {
             Ok(())
         });
         let (written, blocked) = tokio::join!(transaction, step);
-        written.map_err(Failure::from)?;
+        written?;
         blocked
     }
 }

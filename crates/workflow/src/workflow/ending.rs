@@ -170,7 +170,9 @@ impl Driver {
                     UndoOutcome::Settled => {}
                     UndoOutcome::AttemptOver(result) => return Ok(result),
                 },
-                Err(MissingUndo { ident, reached, .. }) => self.not_undone(ident, missing_undo(reached)),
+                Err(MissingUndo { call_kind, ident, reached, .. }) => {
+                    self.not_undone(call_kind, ident, missing_undo(reached))
+                }
             }
         }
         // The journal has what could not be undone by all attempts of this unwinding.

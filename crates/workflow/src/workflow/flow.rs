@@ -7,6 +7,11 @@ use windlass_model::{
     Calendar, Failure, JobId, Payload, Time,
     journal::{CallEvent, CallKind},
 };
+use windlass_store::Tx;
+#[cfg(feature = "sqlite")]
+use windlass_store::rusqlite;
+#[cfg(feature = "postgres")]
+use windlass_store::tx::PostgresTx;
 
 use super::{
     branch::Branch,
@@ -80,10 +85,47 @@ impl Flow {
         Step::new(&self.core, name, Location::caller(), run)
     }
 
-    /// Writes to your own tables and records that in one transaction; see [`Transaction`].
+    /// Writes to your own tables and records that in one transaction, on whichever database the store is in; see [`Transaction`].
+    /// The closure gets a [`Tx`], whose statements are the same on both.
+    ///
+    /// ```ignore
+    /// let total = flow.transaction("book", async |tx| {
+    ///     tx.execute("insert into bookings (id, guest) values ($1, $2)", (id, &guest)).await?;
+    ///     tx.query_one("select count(*) as total from bookings", ()).await?.get::<i64>("total")
+    /// }).await?;
+    /// ```
     #[track_caller]
-    pub fn transaction(&self, name: &str) -> Transaction {
-        Transaction::new(&self.core, name, Location::caller())
+    pub fn transaction<'f, F, Fut, T>(&self, name: &str, run: F) -> Transaction<'f, T>
+    where
+        F: FnMut(Tx) -> Fut + Send + 'f,
+        Fut: Future<Output = Result<T, Failure>> + Send + 'f,
+        T: Serialize + DeserializeOwned + Send + 'static,
+    {
+        Transaction::on_either(&self.core, name, Location::caller(), run)
+    }
+
+    /// The same on PostgreSQL, by the driver itself: the closure gets a [`PostgresTx`], which is a `tokio_postgres::Client`.
+    #[cfg(feature = "postgres")]
+    #[track_caller]
+    pub fn transaction_in_postgres<'f, F, Fut, T>(&self, name: &str, run: F) -> Transaction<'f, T>
+    where
+        F: FnMut(PostgresTx) -> Fut + Send + 'f,
+        Fut: Future<Output = Result<T, Failure>> + Send + 'f,
+        T: Serialize + DeserializeOwned + Send + 'static,
+    {
+        Transaction::on_postgres(&self.core, name, Location::caller(), run)
+    }
+
+    /// The same on SQLite, by the driver itself: the closure, which is not async, gets a connection to the store's file with an open
+    /// transaction. Nobody else can write to the file meanwhile: keep it short.
+    #[cfg(feature = "sqlite")]
+    #[track_caller]
+    pub fn transaction_in_sqlite<'f, F, T>(&self, name: &str, run: F) -> Transaction<'f, T>
+    where
+        F: FnMut(&rusqlite::Connection) -> Result<T, Failure> + Send + 'f,
+        T: Serialize + DeserializeOwned + Send + 'static,
+    {
+        Transaction::on_sqlite(&self.core, name, Location::caller(), run)
     }
 
     /// Sleeps for a duration. The job is parked: it uses neither memory nor a slot.

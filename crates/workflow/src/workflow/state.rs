@@ -168,9 +168,10 @@ pub(super) enum BranchState {
     Merged,
 }
 
-/// The undo of a step that succeeded.
+/// The undo of a step or transaction that succeeded.
 pub(super) struct Undo {
     pub(super) seq: i32,
+    pub(super) call_kind: CallKind,
     pub(super) ident: Ident,
     /// The id that the step ran with.
     pub(super) step_id: String,
@@ -182,6 +183,7 @@ pub(super) struct Undo {
 /// A step that was recorded with an undo and for which this run has none.
 pub(super) struct MissingUndo {
     pub(super) seq: i32,
+    pub(super) call_kind: CallKind,
     pub(super) ident: Ident,
     /// Whether the code has reached the step, without an undo for it.
     pub(super) reached: bool,
@@ -437,7 +439,12 @@ impl RunState {
         let missing = |(name, key, recorded): (&str, Option<&str>, &RecordedCall)| {
             let (seq, ident) = (recorded.undo?, (name.into(), key.map(Into::into)));
             let is_missing = !with_undo.contains(&ident) && !self.journal.undo.is_settled(&ident);
-            is_missing.then_some(MissingUndo { seq, ident, reached: recorded.reached })
+            is_missing.then_some(MissingUndo {
+                seq,
+                call_kind: recorded.call_kind,
+                ident,
+                reached: recorded.reached,
+            })
         };
         let mut all: Vec<MissingUndo> = self.journal.calls.all().filter_map(missing).collect();
         all.sort_by_key(|undo| undo.seq);

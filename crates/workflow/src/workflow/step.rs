@@ -24,13 +24,11 @@ use super::{
     core::Core,
     fault::{diverged, source_location},
     journal::{CallEnd, Ident},
-    state::Undo,
-    step_id::step_id,
     undo::UndoCx,
+    undo_body::{UndoBody, id_of, register_undo, undo_body},
 };
 use crate::{
     branch::{Merged, Results},
-    codec::Codecs,
     store_retry::retry_unavailable,
 };
 
@@ -206,12 +204,6 @@ impl<'f> RawStep<'f> {
         (self.name.as_str().into(), self.key.as_deref().map(Into::into))
     }
 
-    fn step_id(&self, ident: &Ident) -> String {
-        let undone = self.core.lock().journal.undo.count(ident);
-        let job = &self.core.job;
-        step_id(job.id, undone, job.stage.as_deref(), &self.name, self.key.as_deref())
-    }
-
     fn start(&mut self, id: usize) {
         let (tries, signal_payload) = {
             let state = self.core.lock();
@@ -222,7 +214,7 @@ impl<'f> RawStep<'f> {
             (tried.map_or(0, |tried| tried.tries), signal_payload)
         };
         let ident = self.ident();
-        let step_id = self.step_id(&ident);
+        let step_id = id_of(&self.core, &ident);
         let cx = StepCx { core: Arc::clone(&self.core), call: id, ident, tries, signal_payload, id: step_id };
         // Code before the first `await` is part of the step.
         let (core, body) = (Arc::clone(&self.core), &mut self.body);
@@ -259,13 +251,10 @@ impl<'f> RawStep<'f> {
 
     /// Registers the undo of a step that has succeeded.
     fn register_undo(&mut self, seq: i32, payload: Payload) {
-        let Some(mut undo) = self.undo.take() else { return };
-        let codecs = Arc::clone(&self.core.services.codecs);
-        let run = Box::new(move |cx| undo(cx, &payload, &codecs));
-        let ident = self.ident();
-        let step_id = self.step_id(&ident);
-        let (retry, backoff) = (self.retry.clone(), self.backoff.clone());
-        self.core.lock().undos.push(Undo { seq, ident, step_id, retry, backoff, run });
+        if let Some(undo) = self.undo.take() {
+            let (ident, retry) = (self.ident(), (self.retry.clone(), self.backoff.clone()));
+            register_undo(&self.core, self.call_kind, ident, retry, undo, (seq, payload));
+        }
     }
 
     /// A condition did not hold: checks it again later.
@@ -427,27 +416,13 @@ where
     }
 
     /// The same, for an undo that needs the number of its try or the id of the step; see [`UndoCx`].
-    pub fn undo_with<U, Fut>(mut self, mut undo: U) -> Self
+    pub fn undo_with<U, Fut>(mut self, undo: U) -> Self
     where
         U: FnMut(UndoCx, T) -> Fut + Send + 'static,
         Fut: Future<Output = Result<(), Failure>> + Send + 'static,
         T: 'static,
     {
-        self.raw.undo = Some(Box::new(move |cx, payload, codecs| {
-            let decoded = codecs.decode(payload).map_err(|error| error.to_string());
-            let decoded =
-                decoded.and_then(|plain| serde_json::from_slice(&plain).map_err(|error| error.to_string()));
-            match decoded {
-                Ok(result) => {
-                    let run = undo(cx, result);
-                    Box::pin(run)
-                }
-                Err(error) => {
-                    let text = format!("what the step returned does not decode ({error})");
-                    Box::pin(std::future::ready(Err(Failure::stop(text).class(class::UNDECODABLE))))
-                }
-            }
-        }));
+        self.raw.undo = Some(undo_body(undo));
         self
     }
 }
@@ -484,10 +459,6 @@ fn within<'f>(
         }
     })
 }
-
-/// Undoes a step, given its encoded result.
-pub(super) type UndoBody =
-    Box<dyn FnMut(UndoCx, &Payload, &Codecs) -> Boxed<'static, Result<(), Failure>> + Send>;
 
 /// Decodes the result of a call. If that fails, the workflow has diverged.
 pub(super) fn decode_result<T: DeserializeOwned>(

@@ -121,7 +121,7 @@ impl Driver {
                 let state = &mut *self.core.lock();
                 let payload = Payload::json(b"null".to_vec());
                 let entry =
-                    state.entry_of(&undo.ident, CallKind::Step, CallEvent::Undone, None, payload, now);
+                    state.entry_of(&undo.ident, undo.call_kind, CallEvent::Undone, None, payload, now);
                 state.pending.push(entry);
             }
             Err(failure) => {
@@ -136,12 +136,12 @@ impl Driver {
                         {
                             let state = &mut *self.core.lock();
                             let entry =
-                                state.entry_of(&tries, CallKind::Step, CallEvent::Tried, None, payload, now);
+                                state.entry_of(&tries, undo.call_kind, CallEvent::Tried, None, payload, now);
                             state.pending.push(entry);
                         }
                         return Ok(UndoOutcome::AttemptOver(self.park_for(after)?));
                     }
-                    _ => self.not_undone(undo.ident, failure),
+                    _ => self.not_undone(undo.call_kind, undo.ident, failure),
                 }
             }
         }
@@ -152,12 +152,12 @@ impl Driver {
     }
 
     /// Records that a step was not undone, and why.
-    pub(super) fn not_undone(&self, ident: Ident, failure: Failure) {
+    pub(super) fn not_undone(&self, call_kind: CallKind, ident: Ident, failure: Failure) {
         let now = self.core.now();
         let ending = CallEnd::Failed { failure: failure.clone(), reason: Reason::Stopped };
         let state = &mut *self.core.lock();
         let entry =
-            state.entry_of(&ident, CallKind::Step, CallEvent::NotUndone, None, ending.failed_payload(), now);
+            state.entry_of(&ident, call_kind, CallEvent::NotUndone, None, ending.failed_payload(), now);
         state.pending.push(entry);
         state.journal.undo.not_undone(ident, failure);
     }

@@ -111,7 +111,7 @@ async fn a_parked_workflow_catches_a_cancel_and_cleans_up(on: On) {
 }
 
 async fn a_cleanup_survives_a_crash_at_every_commit(on: On) {
-    let scenario = async move |lab: Arc<Lab>| {
+    let scenario = async |lab: Arc<Lab>| {
         let (_, result) = cancelled(&lab, scoped("crash", on)).await;
         result.map_err(|error| error.to_string())
     };
