@@ -311,7 +311,7 @@ pub async fn a_transaction_whose_call_is_dropped_leaves_nothing(store: Handle) {
     let (inserted, is_inserted) = oneshot::channel();
     let hangs = fixture.transact(async |tx| {
         tx.execute(&insert, (1, "a")).await.expect("inserted");
-        inserted.send(keep(tx, insert.clone())).ok().expect("received");
+        inserted.send(keep(tx, insert.clone())).expect("received");
         std::future::pending().await
     });
     let (tell, task) = tokio::select! {
