@@ -4,7 +4,7 @@ mod kinds;
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use windlass::Engine;
 
 /// A durable work engine: every step of a job is committed before the job continues
@@ -44,7 +44,7 @@ fn main() -> ExitCode {
             );
         }
     };
-    let CommandLine { flags, command } = CommandLine::parse();
+    let CommandLine { flags, command } = parse();
     let result = runtime.block_on(Box::pin(async {
         match command {
             Command::Shared(command) => {
@@ -56,6 +56,12 @@ fn main() -> ExitCode {
     // Dropping the runtime would wait for a blocking read of standard input.
     runtime.shutdown_background();
     result.unwrap_or_else(|error| windlass_cli::report(&error))
+}
+
+/// Parses the arguments of the process; prints the help or what is wrong with them and ends it.
+fn parse() -> CommandLine {
+    let matches = windlass_cli::with_default_store(CommandLine::command(), DEFAULT_STORE).get_matches();
+    CommandLine::from_arg_matches(&matches).unwrap_or_else(|error| error.exit())
 }
 
 /// Makes glibc return the memory of large buffers and share its heaps between threads. By default each thread has a heap of its

@@ -98,7 +98,7 @@ struct OwnCommandLine {
 /// and the store of an engine:
 ///
 /// ```no_run
-/// # use windlass::Builder;
+/// # use windlass::Engine;
 /// #[tokio::main]
 /// async fn main() -> std::process::ExitCode {
 ///     windlass_cli::run(Engine::builder("sqlite://work.db") /* .task::<MyTask>() … */).await
@@ -120,8 +120,13 @@ pub async fn run(engine: Builder) -> ExitCode {
 
 /// The command line of a program of this name with this engine, whose store is the default.
 fn command_line(name: &str, engine: &Builder) -> clap::Command {
-    let default = windlass::store::without_password(engine.address());
     let command = OwnCommandLine::command().display_name(name.to_owned()).bin_name(name.to_owned());
+    with_default_store(command, engine.address())
+}
+
+/// Shows in the help of [`Flags`] which store is used if no setting names one, for a program that uses [`Command`].
+pub fn with_default_store(command: clap::Command, url: &str) -> clap::Command {
+    let default = windlass::store::without_password(url);
     command.mut_arg("store", |arg| {
         let help = arg.get_help().map(ToString::to_string).unwrap_or_default();
         arg.help(format!("{help} [default: {default}]"))

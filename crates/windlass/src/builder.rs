@@ -18,7 +18,7 @@ use windlass_workflow::{
 
 use crate::{
     Engine,
-    engine::{Kinds, Shared, WeakEngine},
+    engine::{Kinds, Shared, WeakEngine, check_served},
 };
 
 /// An engine that is being described: [`start`](Builder::start) opens its store and runs jobs, [`open`](Builder::open) opens its
@@ -47,6 +47,25 @@ use crate::{
 ///     .queue("default", Pool::slots(64))
 ///     .start()
 ///     .await?;
+/// # Ok(())
+/// # }
+/// ```
+///
+/// What an engine serves is settled when it starts. Registering a kind afterwards does not compile:
+///
+/// ```compile_fail,E0599
+/// # use windlass::prelude::*;
+/// # #[derive(Serialize, Deserialize)]
+/// # struct Resize;
+/// # impl Task for Resize {
+/// #     const KIND: &'static str = "resize";
+/// #     type Output = ();
+/// #     type Error = Failure;
+/// #     async fn run(self, _cx: &TaskCx) -> Result<(), Failure> { Ok(()) }
+/// # }
+/// # async fn start() -> Result<(), windlass::Error> {
+/// let engine = Engine::builder("sqlite://work.db").start().await?;
+/// engine.task::<Resize>();
 /// # Ok(())
 /// # }
 /// ```
@@ -245,11 +264,10 @@ impl Builder {
         &self.config
     }
 
-    /// Opens the store, and creates its schema if it has none, without running jobs: to submit them, wait for them and look at
-    /// them.
-    pub async fn open(self) -> Result<Engine, Error> {
-        if let Some(fault) = self.fault {
-            return Err(Error::Setup(fault));
+    /// Checks what can be checked without the store.
+    fn check(&self) -> Result<(), Error> {
+        if let Some(fault) = &self.fault {
+            return Err(Error::Setup(fault.clone()));
         }
         self.codecs.check().map_err(|error| Error::Setup(error.to_string()))?;
         for known in &self.kinds {
@@ -258,6 +276,13 @@ impl Builder {
         for (queue, _) in &self.pools {
             check_name("queue", queue)?;
         }
+        Ok(())
+    }
+
+    /// Opens the store, and creates its schema if it has none, without running jobs: to submit them, wait for them and look at
+    /// them.
+    pub async fn open(self) -> Result<Engine, Error> {
+        self.check()?;
         let store = match self.store {
             Some(store) => store,
             None => windlass_store::open(&self.url, true).await?,
@@ -283,6 +308,8 @@ impl Builder {
 
     /// Opens the store, and starts a worker that runs jobs. At least one kind must be served, with the data that it needs.
     pub async fn start(self) -> Result<Engine, Error> {
+        self.check()?;
+        check_served(self.kinds.len(), &missing_data(&self.kinds, &self.data))?;
         let engine = self.open().await?;
         engine.start().await?;
         Ok(engine)

@@ -63,20 +63,25 @@ pub(crate) struct Kinds {
 impl Kinds {
     /// Checks that there are any, and that they have the data that they need.
     fn check(&self) -> Result<(), Error> {
-        if self.registry.kinds().is_empty() {
-            return Err(Error::Setup(
-                "nothing to serve: add a kind with `.task::<T>()`, `.machine::<M>()` or `.workflow::<W>()` before `.start()`; to \
-                 submit jobs only, use `.open()`"
-                    .into(),
-            ));
-        }
-        match self.missing.first() {
-            None => Ok(()),
-            Some((kind, types)) => Err(Error::Setup(format!(
-                "the kind {kind:?} needs data of the type `{}`, and the engine was given none; add `.data(value)` before `.start()`",
-                types.join("` and `")
-            ))),
-        }
+        check_served(self.registry.kinds().len(), &self.missing)
+    }
+}
+
+/// Checks that an engine can start: it serves kinds, and none lacks data.
+pub(crate) fn check_served(kinds: usize, missing: &[(String, Vec<&'static str>)]) -> Result<(), Error> {
+    if kinds == 0 {
+        return Err(Error::Setup(
+            "nothing to serve: add a kind with `.task::<T>()`, `.machine::<M>()` or `.workflow::<W>()` before `.start()`; to \
+             submit jobs only, use `.open()`"
+                .into(),
+        ));
+    }
+    match missing.first() {
+        None => Ok(()),
+        Some((kind, types)) => Err(Error::Setup(format!(
+            "the kind {kind:?} needs data of the type `{}`, and the engine was given none; add `.data(value)` before `.start()`",
+            types.join("` and `")
+        ))),
     }
 }
 
@@ -139,7 +144,10 @@ impl Engine {
         let shared = &self.shared;
         let mut worker = shared.worker.lock().await;
         if worker.is_some() {
-            return Err(Error::Setup("this engine has been started already".into()));
+            return Err(Error::Setup(
+                "this engine has been started already; stop it before you start it again, or use it as it is"
+                    .into(),
+            ));
         }
         shared.kinds.check()?;
         let mut pools = shared.pools.clone();

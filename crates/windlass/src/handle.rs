@@ -3,7 +3,7 @@
 use std::{fmt, marker::PhantomData};
 
 use serde::Serialize;
-use windlass_model::{Failure, JobId, SubmitOutcome};
+use windlass_model::{Failure, Invalid, JobId, SubmitOutcome};
 use windlass_operate::Why;
 use windlass_store::{ControlOutcome, Filter};
 use windlass_workflow::{Error, JobError, Kind};
@@ -76,10 +76,14 @@ impl<J> Handle<J> {
         self.engine.send(self.id, signal)
     }
 
-    /// Requests that the job is cancelled, with the usual grace period. A job that has ended is an error; see
-    /// [`Engine::control`] for a name in the audit log and another grace period.
+    /// Requests that the job is cancelled, with the usual grace period. A job that has ended stays as it is, and the outcome says
+    /// so; one that does not exist any more is an error. See [`Engine::control`] for a name in the audit log and another grace
+    /// period.
     pub async fn cancel(&self) -> Result<ControlOutcome, Error> {
-        self.engine.control("the program").cancel(self.id).await
+        match self.engine.control("the program").cancel(self.id).await? {
+            ControlOutcome::Unknown => Err(Error::NoSuchJob(self.id)),
+            outcome => Ok(outcome),
+        }
     }
 
     /// Explains why the job is not progressing, and what to do about it.
@@ -150,11 +154,19 @@ pub(crate) async fn find(engine: &Engine, kind: &str, any: bool, job: JobRef) ->
             Err(Error::OtherKind { job: id, kind: found, expected: kind.to_owned() })
         }
         JobRef::Key(name) => {
-            let (kind, key) = match name.split_once('/').filter(|_| any) {
-                Some((kind, key)) => (kind.to_owned(), key.to_owned()),
-                None => (kind.to_owned(), name),
-            };
-            find_by_key(engine, kind, key).await
+            if !any {
+                return find_by_key(engine, kind.to_owned(), name).await;
+            }
+            match name.split_once('/') {
+                Some((kind, key)) => find_by_key(engine, kind.to_owned(), key.to_owned()).await,
+                None => Err(Error::Invalid(Invalid {
+                    what: format!("the job {name:?}"),
+                    why: "is named by its key alone, which is unique only among the jobs of a kind".into(),
+                    hint: format!(
+                        "write it as `kind/{name}`, or use the type of its kind instead of `AnyKind`"
+                    ),
+                })),
+            }
         }
     }
 }

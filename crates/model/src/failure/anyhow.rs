@@ -3,6 +3,7 @@
 //! `anyhow` hides the type of an error, and with it the conversion that its author wrote. Types that are registered are found again.
 
 use std::{
+    any::TypeId,
     fmt::{Debug, Display},
     sync::{PoisonError, RwLock},
 };
@@ -12,12 +13,16 @@ use super::Failure;
 /// Takes its error out of an `anyhow::Error` and converts it; returns other errors as they are.
 type Convert = fn(anyhow::Error) -> Result<Failure, anyhow::Error>;
 
-static KNOWN: RwLock<Vec<Convert>> = RwLock::new(Vec::new());
+/// The types that are registered, each once.
+static KNOWN: RwLock<Vec<(TypeId, Convert)>> = RwLock::new(Vec::new());
 
 /// Makes failures of an error type that is inside an `anyhow::Error`, in this process, by its own conversion.
 pub fn register<E: Into<Failure> + Display + Debug + Send + Sync + 'static>() {
     let convert: Convert = |error| error.downcast::<E>().map(Into::into);
-    KNOWN.write().unwrap_or_else(PoisonError::into_inner).push(convert);
+    let mut known = KNOWN.write().unwrap_or_else(PoisonError::into_inner);
+    if !known.iter().any(|(id, _)| *id == TypeId::of::<E>()) {
+        known.push((TypeId::of::<E>(), convert));
+    }
 }
 
 impl From<anyhow::Error> for Failure {
@@ -29,7 +34,7 @@ impl From<anyhow::Error> for Failure {
             Ok(failure) => Ok(failure),
             Err(error) => {
                 let known = KNOWN.read().unwrap_or_else(PoisonError::into_inner);
-                known.iter().fold(Err(error), |result, convert| result.or_else(convert))
+                known.iter().fold(Err(error), |result, (_, convert)| result.or_else(convert))
             }
         };
         match known {
@@ -69,7 +74,10 @@ mod tests {
         let declined = || Err::<(), _>(Declined).context("paying order 7").expect_err("declined");
         assert_eq!(Failure::from(declined()), Failure::retry("paying order 7: the card was declined"));
         register::<Declined>();
+        register::<Declined>();
         let expected = Failure::stop("paying order 7: the card was declined").class("declined");
         assert_eq!(Failure::from(declined()), expected);
+        let mine = KNOWN.read().unwrap_or_else(PoisonError::into_inner);
+        assert_eq!(mine.iter().filter(|(id, _)| *id == TypeId::of::<Declined>()).count(), 1);
     }
 }

@@ -1,15 +1,21 @@
 //! The engine on both stores, through its public API; also while the store fails.
 
 mod answers;
+#[cfg(feature = "anyhow")]
+mod anyhow_errors;
 mod batched_calls;
 #[cfg(all(feature = "sqlite", feature = "postgres"))]
 mod blocked_thread;
+mod builder;
 mod cancel_requests;
 mod codec;
 mod common;
 mod control;
+mod data;
+mod errors;
 mod faults;
 mod flow;
+mod handles;
 mod lab;
 mod layers;
 mod limits;
@@ -30,6 +36,7 @@ mod tasks;
 mod telemetry;
 #[cfg(all(feature = "sqlite", feature = "postgres"))]
 mod transactions;
+mod typed_signals;
 mod undecodable_rows;
 mod unreadable_signals;
 mod versions;
