@@ -20,6 +20,7 @@ mod migrate;
 mod operator;
 mod redrive;
 pub mod text;
+mod unserved;
 pub mod views;
 pub mod why;
 
@@ -31,4 +32,5 @@ pub use items::{Item, Items};
 pub use migrate::{Migrate, MigrateProgress};
 pub use operator::Operator;
 pub use redrive::{Redrive, RedriveProgress, SkipReason};
+pub use unserved::UnservedQueue;
 pub use why::Why;

@@ -217,6 +217,7 @@ impl Engine {
         shared.telemetry.attach(&worker);
         *running = Some(worker);
         drop(running);
+        self.warn_of_unserved_queues().await;
         Ok(self)
     }
 
@@ -316,6 +317,7 @@ impl Engine {
         Operator::new(Arc::new(self.new_services()), Arc::clone(&self.setup.replayers), move || {
             submitter.poke()
         })
+        .with_default_queues(self.setup.default_queues.clone())
     }
 
     /// Makes the worker of this engine check for work at once, e.g. after a transaction of your own that submitted jobs has

@@ -46,6 +46,7 @@ mod signal;
 mod submit;
 mod telemetry;
 pub mod testing;
+mod unserved;
 mod within;
 
 pub use engine::Engine;

@@ -1,11 +1,11 @@
 //! Checks workers and the jobs that wait for them.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::HashMap, time::Duration};
 
 use windlass_model::{State, Time};
 use windlass_store::{Error, OldestReady, StateCount, WorkerView};
 
-use super::Finding;
+use super::{Finding, unserved::Unserved};
 use crate::{Operator, text};
 
 /// A ready job that waits longer than this is worth a warning.
@@ -21,6 +21,8 @@ pub(super) struct Backlog {
     state_counts: Vec<StateCount>,
     oldest_ready: Vec<OldestReady>,
     suspects: u64,
+    /// The default queue of each kind that this program registers.
+    default_queues: HashMap<String, &'static str>,
     now: Time,
 }
 
@@ -31,6 +33,7 @@ pub(super) async fn read(operator: &Operator) -> Result<Backlog, Error> {
         state_counts: inspect.state_counts(CAP).await?,
         oldest_ready: diagnose.oldest_ready().await?,
         suspects: diagnose.suspects(CAP).await?,
+        default_queues: operator.default_queues().clone(),
         now: inspect.clock().await?,
     })
 }
@@ -40,9 +43,7 @@ impl Backlog {
         let mut findings = self.workers();
         findings.push(self.ready());
         findings.extend(self.parked());
-        if self.alive().next().is_some() {
-            findings.extend(self.unserved());
-        }
+        findings.extend(self.unserved());
         findings.extend(self.suspects());
         findings.extend(self.failed());
         findings
@@ -101,33 +102,13 @@ impl Backlog {
         (parked > 0).then(|| finding.number("parked", parked))
     }
 
-    /// A finding for each kind with ready jobs that no live worker serves.
+    /// Queues and kinds that no live worker serves. Without any worker there is one finding for all.
     fn unserved(&self) -> Vec<Finding> {
-        let serves = |oldest: &OldestReady| {
-            let mut pools =
-                self.alive().flat_map(|worker| &worker.serves).filter(|pool| pool.queue == oldest.queue);
-            pools.any(|pool| {
-                pool.kinds.iter().any(|kind| kind.kind == oldest.kind && kind.version == oldest.version)
-            })
-        };
-        let mut stuck: BTreeMap<(&str, &str, i32), Time> = BTreeMap::new();
-        for oldest in self.oldest_ready.iter().filter(|oldest| !serves(oldest)) {
-            let since = stuck.entry((&oldest.queue, &oldest.kind, oldest.version)).or_insert(oldest.due_at);
-            *since = oldest.due_at.min(*since);
+        if self.alive().next().is_none() {
+            return Vec::new();
         }
-        let finding = |((queue, kind, version), due): ((&str, &str, i32), Time)| {
-            let waits = self.now.since(due);
-            let version = if version == 1 { String::new() } else { format!(" v{version}") };
-            let found = format!(
-                "no live worker serves kind {kind}{version} in queue {queue}, and a job has waited for {}",
-                text::duration(waits)
-            );
-            let list = format!("`windlass jobs --state ready --kind {kind} --queue {queue}` lists them");
-            Finding::warn("unserved", found)
-                .advice(format!("start one that serves it; {list}"))
-                .seconds("oldest_seconds", waits)
-        };
-        stuck.into_iter().map(finding).collect()
+        let Backlog { workers, state_counts, oldest_ready, default_queues, now, .. } = self;
+        Unserved { workers, state_counts, oldest_ready, default_queues, now: *now }.judge()
     }
 
     fn suspects(&self) -> Option<Finding> {
@@ -190,6 +171,7 @@ mod tests {
             state_counts: Vec::new(),
             oldest_ready: Vec::new(),
             suspects: 0,
+            default_queues: HashMap::new(),
             now: NOW,
         }
     }
