@@ -6,7 +6,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use windlass::prelude::*;
+use windlass::{Cause, prelude::*};
 
 /// Some pictures cannot be read until the disk is fixed.
 static DISK_IS_FIXED: AtomicBool = AtomicBool::new(false);
@@ -101,9 +101,9 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     };
     println!("{} thumbnails are made, {} failed", thumbnails.counts.done, thumbnails.counts.failed);
     while let Some(why) = engine.why(id).await?
-        && why.cause != "done"
+        && why.cause != Cause::Done
     {
-        if why.cause == "blocked" {
+        if why.cause == Cause::Blocked {
             println!("why does the archive wait? {}", why.because);
             break;
         }

@@ -3,11 +3,15 @@
 //! A [`Failure`] says what went wrong and whether to retry; [`crate::retry`] turns it into an outcome. A [`Reason`] says why that
 //! failed the job.
 
+pub mod class;
+
 use std::{borrow::Cow, fmt};
 
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use crate::Time;
+
+pub use class::FailureClass;
 
 /// What follows from a [`Failure`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
@@ -28,7 +32,8 @@ pub enum OnFailure {
 /// a retry.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Failure {
-    /// Its class, which retry policies match and people search by. [`class`] has the engine's own classes.
+    /// Its class, which retry policies match and people search by: a word of the engine ([`class`]) or of the program. [`Failure::class_of`] is
+    /// the same to match on.
     pub class: Cow<'static, str>,
     /// What went wrong, for people.
     pub message: String,
@@ -38,30 +43,6 @@ pub struct Failure {
     /// The error as data, if it was kept; [`Failure::detail`] reads it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub detail: Option<serde_json::Value>,
-}
-
-/// The classes of the engine's own failures.
-pub mod class {
-    /// An error without a class of its own.
-    pub const ERROR: &str = "error";
-    /// The attempt ran longer than its timeout.
-    pub const TIMEOUT: &str = "timeout";
-    /// The attempt panicked.
-    pub const PANIC: &str = "panic";
-    /// The worker died while it ran the attempt.
-    pub const LOST: &str = "lost";
-    /// The input could not be decoded.
-    pub const UNDECODABLE: &str = "undecodable";
-    /// The output could not be encoded, or the store refused it.
-    pub const REFUSED: &str = "refused";
-    /// The deadline passed.
-    pub const EXPIRED: &str = "expired";
-    /// The code of a workflow does not match its journal.
-    pub const DIVERGED: &str = "diverged";
-    /// Somebody cancelled the job.
-    pub const CANCELLED: &str = "cancelled";
-    /// Children of a branch, with their results, are no longer in the store.
-    pub const MISSING: &str = "missing";
 }
 
 impl Failure {
@@ -94,6 +75,11 @@ impl Failure {
     /// Sets the class.
     pub fn class(self, class: impl Into<Cow<'static, str>>) -> Failure {
         Failure { class: class.into(), ..self }
+    }
+
+    /// Returns its class, to match on.
+    pub fn class_of(&self) -> FailureClass<'_> {
+        FailureClass::of(&self.class)
     }
 
     /// Keeps the error itself as data.
@@ -133,7 +119,7 @@ impl From<&str> for Failure {
 
 impl From<std::io::Error> for Failure {
     fn from(error: std::io::Error) -> Failure {
-        Failure::retry(error).class("io")
+        Failure::retry(error).class(class::IO)
     }
 }
 

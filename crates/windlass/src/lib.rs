@@ -58,7 +58,7 @@ pub use windlass_env as env;
 pub use windlass_env::Env;
 pub use windlass_model as model;
 pub use windlass_model::{
-    Calendar, Failure, JobId, Merge, Payload, RateCharge, RateLimit, Reason, Retry, Serial, State, States,
+    Calendar, Failure, FailureClass, JobId, Merge, Payload, RateCharge, RateLimit, Reason, Retry, Serial, State, States,
     Time, Unique,
     calendar::{CatchUp, Overlap, Unit},
     failure::OnFailure,
@@ -66,7 +66,7 @@ pub use windlass_model::{
 };
 pub use windlass_operate as operate;
 pub use windlass_operate::{
-    Broken, Bulk, BulkProgress, CallChange, ChangedCall, Check, Checked, Control, Fork, ForkProgress, GRACE,
+    Broken, Bulk, BulkProgress, CallChange, Cause, ChangedCall, Check, Checked, Control, Fork, ForkProgress, GRACE,
     Item, Items, Migrate, MigrateProgress, Preview, Redrive, RedriveProgress, SkipReason, Why, describe,
     graph, why,
 };

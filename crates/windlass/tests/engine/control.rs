@@ -9,7 +9,7 @@ use std::{
 };
 
 use windlass::{
-    CatchUp, ControlOutcome, Overlap, State, Unit,
+    CatchUp, Cause, ControlOutcome, Overlap, State, Unit,
     prelude::*,
     store::{AuditFilter, Filter},
 };
@@ -167,7 +167,7 @@ async fn a_paused_queue_runs_nothing_until_it_is_resumed(url: &str) {
     tokio::time::sleep(Duration::from_millis(300)).await;
     assert!(noted(&name("paused", url)).is_empty(), "nothing was claimed");
     let why = engine.why(submitted[3].id).await.expect("why").expect("the job exists");
-    assert_eq!(why.cause, "queue_paused");
+    assert_eq!(why.cause, Cause::QueuePaused);
     assert!(why.because.contains("ada") && why.because.contains("out of paper"), "{}", why.because);
     assert_eq!(ops.resume_queue("default").await.expect("resume"), ControlOutcome::Done);
     for job in submitted {
@@ -204,7 +204,7 @@ async fn a_job_of_a_serial_key_that_ends_lets_the_next_one_run(url: &str) {
     let next = engine.submit(Play::Note { name: name("next", url), n: 1, millis: 0 }).serial("k");
     let next = next.await.expect("submitted");
     let why = engine.why(next.id()).await.expect("why").expect("the job exists");
-    assert_eq!(why.cause, "serial");
+    assert_eq!(why.cause, Cause::Serial);
     assert!(why.because.contains(&stuck.id().to_string()), "{}", why.because);
     engine.control("ada").cancel_within(stuck.id(), Duration::ZERO).await.expect("cancel");
     assert_eq!(next.result().await.expect("done"), 1);
@@ -231,7 +231,7 @@ async fn a_rate_limit_holds_and_can_be_raised_while_jobs_wait(url: &str) {
     tokio::time::sleep(Duration::from_millis(200)).await;
     assert_eq!(noted(&log).len(), 2, "no more than the burst");
     let why = engine.why(jobs[5].id()).await.expect("why").expect("the job exists");
-    assert_eq!(why.cause, "rate", "{}", why.because);
+    assert_eq!(why.cause, Cause::Rate, "{}", why.because);
     assert_eq!(ops.set_limit(RateLimit::per_second("api", 1_000)).await.expect("set"), ControlOutcome::Done);
     for job in &jobs {
         job.result().await.expect("done");

@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use windlass::{ChildResult, Config, Delivery, Error, MachineCx, Reason, State, prelude::*};
+use windlass::{Cause, ChildResult, Config, Delivery, Error, MachineCx, Reason, State, prelude::*};
 
 use crate::{
     common::{reaches, state},
@@ -299,7 +299,7 @@ async fn a_signal_wakes_a_parked_machine(url: &str) {
     let job = engine.submit(wait(&["go"], false, None, "")).await.expect("submitted");
     reaches(&engine, job.id(), State::Waiting).await;
     let why = engine.why(job.id()).await.expect("why").expect("the job exists");
-    assert_eq!(why.cause, "signal", "{why:?}");
+    assert_eq!(why.cause, Cause::Signal, "{why:?}");
     assert_eq!(engine.signal(job.id(), "other", 1).await.expect("sent"), Delivery::Delivered);
     assert_eq!(state(&engine, job.id()).await, State::Waiting, "a signal of another name does not wake it");
     job.signal("go", vec![1, 2]).await.expect("sent");
@@ -533,7 +533,7 @@ async fn a_machine_sleeps(url: &str) {
     let job = engine.submit(Act::Nap { millis: 300 }).await.expect("submitted");
     reaches(&engine, job.id(), State::Waiting).await;
     let why = engine.why(job.id()).await.expect("why").expect("the job exists");
-    assert_eq!(why.cause, "asleep", "{why:?}");
+    assert_eq!(why.cause, Cause::Asleep, "{why:?}");
     assert_eq!(job.result().await.expect("done"), ["rescued"]);
     assert_eq!(transitions(&engine, job.id()).await, ["Nap wait Rescued", "Rescued done -"]);
     engine.stop().await;
@@ -611,7 +611,7 @@ async fn a_paused_machine_stops_after_its_step(url: &str) {
     assert!(steps < 60, "it did not run to its end");
     tokio::time::sleep(Duration::from_millis(100)).await;
     assert_eq!(noted(&log).len(), steps, "no step runs");
-    assert_eq!(engine.why(job.id()).await.expect("why").expect("the job exists").cause, "paused");
+    assert_eq!(engine.why(job.id()).await.expect("why").expect("the job exists").cause, Cause::Paused);
     engine.control("ada").resume(job.id()).await.expect("resumed");
     job.result().await.expect("done");
     assert_eq!(noted(&log).len(), 61, "each step ran once");

@@ -59,7 +59,7 @@ impl MachineCx {
         };
         match record.verdict {
             Some(MergeVerdict::Met(merged)) => Ok(merged),
-            Some(MergeVerdict::Failed(why)) => Err(Failure::stop(why).class("merge")),
+            Some(MergeVerdict::Failed(why)) => Err(Failure::stop(why).class(class::MERGE)),
             Some(MergeVerdict::Timeout(why)) => Err(Failure::stop(why).class(class::TIMEOUT)),
             None => Ok(Merged::new(
                 self.id(),

@@ -240,7 +240,7 @@ impl RunState {
                     let text = format!(
                         "the child {child} does not exist: another job has its key or its unique name, or it was pruned"
                     );
-                    self.fail(id, Failure::stop(text).class("child"), Reason::Stopped, now);
+                    self.fail(id, Failure::stop(text).class(class::CHILD), Reason::Stopped, now);
                 }
             }
         }
