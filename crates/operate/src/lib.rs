@@ -33,4 +33,4 @@ pub use migrate::{Migrate, MigrateProgress};
 pub use operator::Operator;
 pub use redrive::{Redrive, RedriveProgress, SkipReason};
 pub use unserved::UnservedQueue;
-pub use why::{Cause, Why};
+pub use why::{AwaitedChild, Cause, Why};

@@ -5,6 +5,7 @@
 
 mod branches;
 mod cause;
+mod child;
 mod decided;
 mod parked;
 #[cfg(test)]
@@ -21,6 +22,7 @@ use windlass_workflow::Error;
 use crate::Operator;
 
 pub use cause::Cause;
+pub use child::AwaitedChild;
 
 /// Why a job is in its state.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
@@ -35,6 +37,10 @@ pub struct Why {
     pub because: String,
     /// What to do about it.
     pub hint: String,
+    /// The child that it waits for, if it waits for children, and why that one is in its state. Of several, one about which somebody
+    /// must do something, if there is one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub child: Option<AwaitedChild>,
     /// What else holds it, once that is resolved.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub also: Vec<String>,
@@ -62,7 +68,13 @@ impl Operator {
             _ => Vec::new(),
         };
         let (workers, now) = (inspect.workers().await?, inspect.clock().await?);
-        Ok(Some(explain(&job, &holds.unwrap_or_default(), &branches, &journal, &workers, now)))
+        let holds = holds.unwrap_or_default();
+        let mut why = explain(&job, &holds, &branches, &journal, &workers, now);
+        if let Some(child) = self.awaited_child(&job, &holds, &branches, &workers, now).await? {
+            why.hint = format!("{} {}", why.hint, child.hint());
+            why.child = Some(child);
+        }
+        Ok(Some(why))
     }
 }
 
@@ -73,11 +85,12 @@ fn arriving(job: JobId) -> Why {
         cause: Cause::Arriving,
         because: "It was submitted in a transaction, and no worker has admitted it since that was committed.".into(),
         hint: "Wait: workers admit arrivals within two seconds. If none runs, start one: `windlass worker`, or your program.".into(),
+        child: None,
         also: Vec::new(),
     }
 }
 
-/// Explains why a job is in its state. `branches` are its own, needed while it waits for them; `journal` is that of a workflow, needed
+/// Explains why a job is in its state, without [`Why::child`]. `branches` are its own, needed while it waits for them; `journal` is that of a workflow, needed
 /// once it has failed or was cancelled.
 pub fn explain(
     job: &Job,
@@ -98,7 +111,7 @@ pub fn explain(
     causes.splice(0..0, undecodable_row(job));
     let Explanation(cause, because, hint) = causes.remove(0);
     let also = causes.into_iter().map(|Explanation(_, because, _)| because).collect();
-    Why { job: job.summary.id, state: Some(job.summary.state), cause, because, hint, also }
+    Why { job: job.summary.id, state: Some(job.summary.state), cause, because, hint, child: None, also }
 }
 
 /// The job runs its undos before it ends.

@@ -60,7 +60,7 @@ pub use execution::{
     Serves, SignalOutcome, TIMER_GATE, Work,
 };
 pub use inspect::{
-    Attempt, AuditEntry, AuditFilter, Backlog, CancelHold, ChildPosition, Filter, Firing, Holds, Inspect,
+    Attempt, AuditEntry, AuditFilter, Backlog, CancelHold, ChildGroup, ChildPosition, Filter, Firing, Holds, Inspect,
     Job, LimitView, Miss, Pause, QueueView, RateHold, ScheduleView, SerialHold, SerialView, StateCount,
     Summary, Transition, TransitionCount, UnreadableSignalView, Waiting, WorkerView,
 };

@@ -66,7 +66,7 @@ pub use windlass_model::{
 };
 pub use windlass_operate as operate;
 pub use windlass_operate::{
-    Broken, Bulk, BulkProgress, CallChange, Cause, ChangedCall, Check, Checked, Control, Fork, ForkProgress, GRACE,
+    AwaitedChild, Broken, Bulk, BulkProgress, CallChange, Cause, ChangedCall, Check, Checked, Control, Fork, ForkProgress, GRACE,
     Item, Items, Migrate, MigrateProgress, Preview, Redrive, RedriveProgress, SkipReason, Why, describe,
     graph, why,
 };

@@ -42,7 +42,11 @@ pub(crate) async fn run(args: Args, program: &Program) -> anyhow::Result<ExitCod
 }
 
 fn page(why: &Why) -> String {
-    let mut page = format!("{}\n{}\n", out::plain(&why.because), out::plain(&why.hint));
+    let mut page = format!("{}\n", out::plain(&why.because));
+    if let Some(child) = &why.child {
+        page += &format!("{}\n", out::plain(&child.to_text()));
+    }
+    page += &format!("{}\n", out::plain(&why.hint));
     for also in &why.also {
         page += &format!("Also: {}\n", out::plain(also));
     }

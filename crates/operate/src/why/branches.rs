@@ -15,6 +15,12 @@ pub(super) fn is_awaited(job: &Job) -> bool {
     job.summary.state == State::Waiting && names.into_iter().any(|name| name == BRANCH_SIGNAL)
 }
 
+/// Whether unsuccessful children block the merge of a branch.
+pub(super) fn is_blocked(branch: &Branch) -> bool {
+    let merge = branch.merge_record.as_deref().and_then(|record| serde_json::from_str::<Merge>(record).ok());
+    branch.counts.unsuccessful() > 0 && merge.is_some_and(|merge| merge.waits_for_unsuccessful())
+}
+
 /// A cause for each awaited merge, blocked ones first, and for branches that are full.
 pub(super) fn causes(job: &Job, waiting: &Waiting, branches: &[Branch], now: Time) -> Vec<Explanation> {
     let awaited = || branches.iter().filter(|branch| branch.watch.is_some());

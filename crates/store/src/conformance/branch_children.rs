@@ -1,12 +1,12 @@
 //! Children in branches: among other children of the same job, under flow control, listed, pruned and forked.
 
 use windlass_model::{
-    BranchMember, BranchPosition, BranchUpdate, BranchWatch, CommitOutcome, JobId, NewJob, Outcome,
+    BranchMember, BranchNo, BranchPosition, BranchUpdate, BranchWatch, CommitOutcome, JobId, NewJob, Outcome,
     RateCharge, RateLimit, Reason, Serial, State, StepWrites, Unique, Wait, When, wait::CHILD_SIGNAL,
 };
 
 use super::{branch_kit::*, kit::*};
-use crate::{AdminAction, BranchChildFilter, ChildPosition, ChildStates, JobEnd, Prune, TIMER_GATE};
+use crate::{AdminAction, BranchChildFilter, ChildGroup, ChildPosition, ChildStates, JobEnd, Prune, TIMER_GATE};
 
 pub async fn branches_of_two_jobs_with_the_same_number_are_separate(store: Handle) {
     let (first, _) = parent_with_children(&store, children(2, 2)).await;
@@ -234,4 +234,22 @@ pub async fn a_fork_has_no_branches(store: Handle) {
     let seen = view(&store, id(91)).await;
     assert_eq!((seen.position, seen.parent), (None, None));
     assert_eq!(list_children(&store, ChildStates::All).await.len(), 2);
+}
+
+pub async fn live_children_of_a_branch_are_listed_newest_first(store: Handle) {
+    let (me, parent) = parent_with_children(&store, children(2, 4)).await;
+    let live = async |branch, among| {
+        let group = ChildGroup::Branch(branch);
+        let live = store.inspect().live_children(id(1), group, among).await.expect("live children");
+        live.into_iter().map(|child| child.id).collect::<Vec<_>>()
+    };
+    assert_eq!(live(BRANCH, 99).await, [5, 4, 3, 2].map(id));
+    let claimed = claim_all(&store, 2, me, 2).await;
+    commit(&store, 3, change(me, &claimed[3], done("x"))).await;
+    commit(&store, 3, change(me, &claimed[1], failed(Reason::Stopped))).await;
+    assert_eq!(live(BRANCH, 99).await, [4, 2].map(id));
+    assert_eq!(live(BRANCH, 2).await, [id(4)], "only the newest two are read");
+    assert!(live(BranchNo(8), 99).await.is_empty());
+    let of_a_step = ChildGroup::Change(parent.rev);
+    assert!(store.inspect().live_children(id(1), of_a_step, 99).await.expect("live children").is_empty());
 }

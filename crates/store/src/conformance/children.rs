@@ -1,11 +1,11 @@
 //! Children that a step spawns: which are put in, how they are listed, and how long they are kept.
 
 use windlass_model::{
-    ClaimedJob, CommitOutcome, JobId, NewJob, Outcome, Reason, Rev, State, StepWrites, Unique, WorkerId,
+    BranchNo, ClaimedJob, CommitOutcome, JobId, NewJob, Outcome, Reason, Rev, State, StepWrites, Unique, WorkerId,
 };
 
 use super::kit::*;
-use crate::{ChildEnd, JobEnd};
+use crate::{ChildEnd, ChildGroup, JobEnd};
 
 /// Claims job 1 and commits a step that spawns children and waits for them.
 pub(super) async fn park_with_children(store: &Handle, children: &[NewJob]) -> WorkerId {
@@ -225,4 +225,30 @@ pub async fn a_step_may_end_a_wait_and_spawn_the_next_children(store: Handle) {
     commit(&store, 6, change(me, &child, done("x"))).await;
     let parent = claim_one(&store, 6, me, 5).await;
     assert_eq!(parent.wait, Some(windlass_model::WaitCondition::Children { rev: Rev(2) }));
+}
+
+/// The ids of job 1's live children of a group, among the newest.
+async fn live_children(store: &Handle, group: ChildGroup, among: usize) -> Vec<JobId> {
+    let live = store.inspect().live_children(id(1), group, among).await.expect("live children");
+    for child in &live {
+        assert_eq!(*child, view(store, child.id).await.summary, "lists and reads of one job agree");
+    }
+    live.into_iter().map(|child| child.id).collect()
+}
+
+pub async fn live_children_of_a_wait_are_listed_newest_first(store: Handle) {
+    let me = park_with_children(&store, &jobs(2, 4)).await;
+    // A job that was submitted with a parent is not one that the parent waits for.
+    submit(&store, &[NewJob { parent: Some(id(1)), ..job(9) }]).await;
+    let wait = ChildGroup::Change(Rev(1));
+    assert_eq!(live_children(&store, wait, 99).await, [5, 4, 3, 2].map(id));
+    assert_eq!(live_children(&store, wait, 3).await, [5, 4].map(id), "9 is among the newest three");
+    assert!(live_children(&store, ChildGroup::Change(Rev(2)), 99).await.is_empty());
+    assert!(live_children(&store, ChildGroup::Change(Rev::SIGNALLED), 99).await.is_empty());
+    assert!(live_children(&store, ChildGroup::Branch(BranchNo(0)), 99).await.is_empty());
+    let claimed = claim_all(&store, 2, me, 2).await;
+    for (child, outcome) in claimed.iter().zip([done("x"), failed(Reason::Stopped), cancelled()]) {
+        commit(&store, 3, change(me, child, outcome)).await;
+    }
+    assert_eq!(live_children(&store, wait, 99).await, [id(5)]);
 }

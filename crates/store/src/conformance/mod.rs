@@ -303,6 +303,7 @@ macro_rules! conformance {
             }
             children {
                 children_that_are_not_put_in_are_not_waited_for
+                live_children_of_a_wait_are_listed_newest_first
                 a_child_does_not_take_the_unique_name_of_its_parent
                 a_fenced_step_spawns_nothing
                 the_ends_of_children_are_listed
@@ -361,6 +362,7 @@ macro_rules! conformance {
             }
             branch_children {
                 branches_of_two_jobs_with_the_same_number_are_separate
+                live_children_of_a_branch_are_listed_newest_first
                 children_in_and_outside_a_branch_are_counted_separately
                 a_child_in_a_branch_may_open_a_branch
                 flow_control_applies_to_children_in_a_branch

@@ -177,6 +177,16 @@ impl ChildPosition {
     }
 }
 
+/// A group of a job's children.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ChildGroup {
+    /// Those that the change with this revision submitted and that a machine waits for; with [`Rev::SIGNALLED`], those whose ends a
+    /// workflow receives as signals.
+    Change(Rev),
+    /// Those in a branch.
+    Branch(BranchNo),
+}
+
 /// One failed attempt.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Attempt {

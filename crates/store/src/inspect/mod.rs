@@ -8,7 +8,7 @@ mod schedule;
 
 pub use audit::{AuditEntry, AuditFilter};
 pub use holds::{CancelHold, Holds, Pause, RateHold, SerialHold, UnreadableSignalView, Waiting};
-pub use job::{Attempt, ChildPosition, Filter, Job, Summary, Transition, TransitionCount};
+pub use job::{Attempt, ChildGroup, ChildPosition, Filter, Job, Summary, Transition, TransitionCount};
 pub use overview::{Backlog, LimitView, QueueView, SerialView, StateCount, WorkerView};
 pub use schedule::{Firing, Miss, ScheduleView};
 
@@ -34,6 +34,10 @@ pub trait Inspect: Replay {
 
     /// Jobs that one job submitted, oldest first: those after `after`, at most `limit`.
     fn children(&self, parent: JobId, after: Option<JobId>, limit: usize) -> Fut<'_, Vec<Summary>>;
+
+    /// The children of a group that have not ended, newest first. Reads only the newest `among` children of the branch, or of those
+    /// outside of branches.
+    fn live_children(&self, parent: JobId, group: ChildGroup, among: usize) -> Fut<'_, Vec<Summary>>;
 
     /// What keeps a job from running, if it exists and has not ended.
     fn holds(&self, id: JobId) -> Fut<'_, Option<Holds>>;

@@ -4,7 +4,7 @@ use windlass_model::JournalEntry;
 
 use super::*;
 use crate::{
-    AuditFilter, Backlog, Branch, BranchChild, BranchChildFilter, ChildEnd, Filter, Firing, Holds, Inspect,
+    AuditFilter, Backlog, Branch, BranchChild, BranchChildFilter, ChildEnd, ChildGroup, Filter, Firing, Holds, Inspect,
     Job, LimitView, Miss, QueueView, Replay, ScheduleView, SchemaState, SerialView, SourceRow, StateCount,
     Summary, TableSource, TransitionCount, WorkerView,
 };
@@ -241,6 +241,10 @@ impl Inspect for Memory {
 
     fn children(&self, parent: JobId, after: Option<JobId>, limit: usize) -> Fut<'_, Vec<Summary>> {
         self.run(None, |inner, _| Ok(inner.children(parent, after, limit)))
+    }
+
+    fn live_children(&self, parent: JobId, group: ChildGroup, among: usize) -> Fut<'_, Vec<Summary>> {
+        self.run(None, move |inner, _| Ok(inner.live_children(parent, group, among)))
     }
 
     fn holds(&self, id: JobId) -> Fut<'_, Option<Holds>> {

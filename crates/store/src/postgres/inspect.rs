@@ -7,7 +7,7 @@ use windlass_model::{Epoch, JobId, JournalEntry, Location, Payload, Rev, Signal,
 
 use super::{Postgres, SPAN, children::read_place, migrate, sql};
 use crate::{
-    Attempt, AuditEntry, AuditFilter, Backlog, Branch, BranchChild, BranchChildFilter, ChildEnd, Error,
+    Attempt, AuditEntry, AuditFilter, Backlog, Branch, BranchChild, BranchChildFilter, ChildEnd, ChildGroup, Error,
     Filter, Firing, Fut, Holds, Inspect, Job, JobEnd, LimitView, Miss, QueueView, Replay, ScheduleView,
     SchemaState, SerialView, SourceRow, StateCount, Summary, TableSource, Transition, TransitionCount,
     WorkerView,
@@ -237,6 +237,10 @@ impl Inspect for Postgres {
 
     fn children(&self, parent: JobId, after: Option<JobId>, limit: usize) -> Fut<'_, Vec<Summary>> {
         Box::pin(self.read_children(parent, after, limit))
+    }
+
+    fn live_children(&self, parent: JobId, group: ChildGroup, among: usize) -> Fut<'_, Vec<Summary>> {
+        Box::pin(self.read_live_children(parent, group, among))
     }
 
     fn holds(&self, id: JobId) -> Fut<'_, Option<Holds>> {

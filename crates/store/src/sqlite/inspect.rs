@@ -14,7 +14,7 @@ use super::{
     views,
 };
 use crate::{
-    Attempt, AuditEntry, AuditFilter, Backlog, Branch, BranchChild, BranchChildFilter, ChildEnd, Error,
+    Attempt, AuditEntry, AuditFilter, Backlog, Branch, BranchChild, BranchChildFilter, ChildEnd, ChildGroup, Error,
     Filter, Firing, Fut, Holds, Inspect, Job, JobEnd, LimitView, Miss, QueueView, Replay, ScheduleView,
     SchemaState, SerialView, SourceRow, StateCount, Summary, TableSource, Transition, TransitionCount,
     WorkerView,
@@ -300,6 +300,10 @@ impl Inspect for Sqlite {
 
     fn children(&self, parent: JobId, after: Option<JobId>, limit: usize) -> Fut<'_, Vec<Summary>> {
         Box::pin(std::future::ready(self.read(|tx| children::children(tx, parent, after, limit))))
+    }
+
+    fn live_children(&self, parent: JobId, group: ChildGroup, among: usize) -> Fut<'_, Vec<Summary>> {
+        Box::pin(std::future::ready(self.read(|tx| children::live_children(tx, parent, group, among))))
     }
 
     fn holds(&self, id: JobId) -> Fut<'_, Option<Holds>> {

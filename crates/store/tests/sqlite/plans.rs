@@ -171,6 +171,7 @@ async fn children_are_found_by_the_index_of_their_parent_and_branch() {
     let conn = Connection::open(&path).expect("open");
     for (name, sql) in sql([
         "children.children",
+        "children.live_children",
         "children.child_ends",
         "children.branch_children",
         "poll.count_children",

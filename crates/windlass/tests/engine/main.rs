@@ -29,3 +29,4 @@ mod transactions;
 mod undecodable_rows;
 mod unreadable_signals;
 mod versions;
+mod why_children;
