@@ -222,3 +222,40 @@ fn the_schema_is_created_shown_and_removed() {
     assert!(sandbox.ok(&["migrate", "--to", "0", "--yes"]).contains("to no schema"));
     assert!(sandbox.fails(&["jobs"]).contains("windlass migrate"));
 }
+
+#[test]
+fn every_command_takes_an_id_or_kind_and_key() {
+    let sandbox = Sandbox::new();
+    let job = sandbox.submit(&["noop", "--key", "a/7", "--delay", "1h"]);
+    let other = sandbox.submit(&["sleep", r#"{"ms": 1}"#, "--key", "both", "--delay", "1h"]);
+    let twin = sandbox.submit(&["noop", "--key", "both", "--delay", "1h"]);
+    for name in [job.as_str(), "noop/a/7", "a/7"] {
+        let child = sandbox.submit(&["noop", "--parent", name, "--delay", "1h"]);
+        assert_eq!(sandbox.show(&child)["parent"], job.as_str(), "{name}");
+        assert_eq!(sandbox.show(name)["id"], job.as_str(), "{name}");
+        assert_eq!(sandbox.json(&["why", name, "--json"])["job"], job.as_str(), "{name}");
+        assert!(sandbox.ok(&["jobs", "--parent", name]).contains(&child), "{name}");
+        assert_eq!(sandbox.json(&["signal", name, "go", "--json"])["job"], job.as_str(), "{name}");
+        for action in ["pause", "resume", "cancel", "retry"] {
+            assert!(sandbox.ok(&[action, name]).starts_with(&job), "{action} {name}");
+        }
+        assert!(sandbox.ok(&["priority", "3", name]).starts_with(&job), "{name}");
+        assert!(sandbox.ok(&["audit", "--subject", name]).contains(&job), "{name}");
+        // They know which job is meant, and that it is no workflow or has no branches.
+        for command in [&["fork", name, "--from-beginning"][..], &["diagram", name], &["branches", name], &["redrive", name]] {
+            let ended = sandbox.run(command);
+            let said = ended.stdout + &ended.stderr;
+            assert!(!said.contains("is not a job id") && !said.contains("several jobs"), "{command:?}: {said}");
+        }
+    }
+    assert_eq!(sandbox.show("sleep/both")["id"], other.as_str());
+    assert_eq!(sandbox.show("noop/both")["id"], twin.as_str());
+    let both = [format!("noop/both ({twin})"), format!("sleep/both ({other})"), "write kind/key or the id".to_owned()];
+    let both: Vec<&str> = both.iter().map(String::as_str).collect();
+    sandbox.refuses(&[
+        (&["show", "both"], &both),
+        (&["signal", "both", "go"], &both),
+        (&["submit", "noop", "--parent", "both"], &both),
+        (&["show", "sleep/a/7"], &["\"sleep/a/7\" is not a job id", "or as kind/key", "`windlass jobs`"]),
+    ]);
+}

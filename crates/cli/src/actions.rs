@@ -26,7 +26,7 @@ use crate::{
 /// Which jobs to act on, in whose name, and how.
 #[derive(clap::Args)]
 pub(crate) struct Target {
-    /// The jobs, by id, by key, or by their names as children of a branch; or select them with filters
+    /// The jobs, by id, as kind/key, by key, or by their names as children of a branch; or select them with filters
     #[arg(value_name = "JOB")]
     jobs: Vec<String>,
     #[command(flatten)]

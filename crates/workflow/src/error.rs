@@ -64,6 +64,17 @@ pub enum Error {
         /// The key.
         key: String,
     },
+    /// No job has this name.
+    #[error("no job is called {0:?}; name it by its id, as kind/key, or by its key")]
+    NoSuchName(String),
+    /// Several jobs have this name.
+    #[error("several jobs are called {name:?}: {}; write kind/key or the id of one of them", jobs.join(", "))]
+    AmbiguousName {
+        /// The name.
+        name: String,
+        /// Kind, key and id of each, or of the first of many.
+        jobs: Vec<String>,
+    },
     /// The job has no branch of this name.
     #[error(
         "job {job} has no branch {branch:?}{}",

@@ -18,7 +18,7 @@ pub(crate) struct Args {
     /// Only jobs older than this one, which the previous page printed
     #[arg(long, value_name = "ID")]
     before: Option<JobId>,
-    /// Only children of this job, oldest first
+    /// Only children of this job, named as for `show`, oldest first
     #[arg(long, value_name = "JOB", conflicts_with_all = ["before", "tag"])]
     parent: Option<String>,
     /// With --parent: only the children in its branch of this name

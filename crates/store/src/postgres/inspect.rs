@@ -105,6 +105,7 @@ impl Postgres {
     async fn list(&self, filter: &Filter) -> Result<Vec<Summary>, Error> {
         let (state, is_ready, is_scheduled, is_parked) = columns::state_filter(filter.state);
         let sql = match state {
+            _ if filter.key.is_some() => sql::inspect::JOBS_BY_KEY,
             Some(FAILED | CANCELLED) => sql::inspect::UNSUCCESSFUL_JOBS,
             _ => sql::inspect::JOBS,
         };

@@ -39,6 +39,10 @@ limit $10
 -- Lists jobs in any state, or in state $3. Walks the primary key backwards.
 {{list(($3::int2 is null or j.state = $3))}}
 
+-- name: jobs_by_key
+-- Lists jobs with the key $9, one of each kind at most. Walks jobs_key for each kind.
+{{list(($3::int2 is null or j.state = $3) and j.key = $9::text and j.kind = any (array(select k.id from kinds k)))}}
+
 -- name: unsuccessful_jobs
 -- Lists failed or cancelled jobs ($3). Walks jobs_unsuccessful backwards.
 {{list(j.unsuccessful_state = $3::int2)}}

@@ -32,6 +32,10 @@ limit ?10
 -- Lists jobs in any state, or in state ?3. Walks the primary key backwards.
 {{list((?3 is null or j.state = ?3))}}
 
+-- name: jobs_by_key
+-- Lists jobs with the key ?9, one of each kind at most. Walks jobs_key for each kind.
+{{list((?3 is null or j.state = ?3) and j.key = ?9 and j.kind in (select k.id from windlass_kinds k))}}
+
 -- name: unsuccessful_jobs
 -- Lists failed or cancelled jobs (?3). Walks jobs_unsuccessful backwards.
 {{list(j.unsuccessful_state = ?3)}}
