@@ -259,3 +259,18 @@ fn every_command_takes_an_id_or_kind_and_key() {
         (&["show", "sleep/a/7"], &["\"sleep/a/7\" is not a job id", "or as kind/key", "`windlass jobs`"]),
     ]);
 }
+
+#[test]
+fn top_jobs_are_listed_and_cancelled_without_their_children() {
+    let sandbox = Sandbox::new();
+    let parent = sandbox.submit(&["noop", "--delay", "1h"]);
+    let child = sandbox.submit(&["noop", "--delay", "1h", "--parent", &parent]);
+    let list = sandbox.ok(&["jobs", "--top"]);
+    assert!(list.contains(&parent) && !list.contains(&child), "{list}");
+    let preview = sandbox.json(&["cancel", "--top", "--dry-run", "--json"]);
+    assert_eq!((&preview["matching"], &preview["sample"][0]["id"]), (&1.into(), &parent.as_str().into()), "{preview}");
+    sandbox.ok(&["cancel", "--top", "--yes"]);
+    assert_eq!((sandbox.state(&parent).as_str(), sandbox.state(&child).as_str()), ("cancelled", "scheduled"));
+    assert!(sandbox.ok(&["audit"]).contains("top=true"));
+    sandbox.refuses(&[(&["jobs", "--top", "--parent", &parent], &["cannot be used with"])]);
+}

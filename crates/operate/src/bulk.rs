@@ -175,5 +175,6 @@ pub fn describe(filter: &Filter) -> String {
     add("key", &filter.key);
     add("stage", &filter.stage);
     add("version", &filter.version.map(|version| version.to_string()));
+    add("top", &filter.top.then(|| "true".to_owned()));
     if conditions.is_empty() { "all jobs".into() } else { conditions.join(" ") }
 }

@@ -9,7 +9,7 @@ use windlass_model::{
 
 use crate::{
     Actor, AdminAction, Attempt, AuditEntry, AuditFilter, Backend, Backlog, Branch, BranchChild,
-    BranchChildFilter, BranchHealth, CancelRequest, ChildEnd, ClaimBatch, ClaimOnSubmit, ClaimRequest,
+    BranchChildFilter, BranchHealth, CancelRequest, ChildEnd, ChildGroup, ClaimBatch, ClaimOnSubmit, ClaimRequest,
     Control, ControlOutcome, Database, Diagnose, Execution, Filter, Firing, Fork, Fut, Holds, Inspect, Job,
     JobAction, JobEnd, LimitView, Maintenance, Miss, NewWorker, Now, OldestReady, PollReport, Prune, Pruned,
     QueueView, ReapReport, ReapRequest, RenewRequest, Renewal, Replay, ScheduleView, SchemaState, SerialView,
@@ -86,6 +86,7 @@ wrapper! {
         history(id: JobId) -> Fut<'a, Vec<Attempt>>;
         transitions(id: JobId, after: Option<Rev>, limit: usize) -> Fut<'a, Vec<Transition>>;
         children(parent: JobId, after: Option<JobId>, limit: usize) -> Fut<'a, Vec<Summary>>;
+        live_children(parent: JobId, group: ChildGroup, among: usize) -> Fut<'a, Vec<Summary>>;
         holds(id: JobId) -> Fut<'a, Option<Holds>>;
         state_counts(cap: u64) -> Fut<'a, Vec<StateCount>>;
         backlog(cap: u64) -> Fut<'a, Vec<Backlog>>;

@@ -27,6 +27,9 @@ pub(crate) struct Filters {
     /// Only of this version of their kind
     #[arg(long, value_name = "N")]
     pub(crate) version: Option<i32>,
+    /// Only jobs that no other job submitted: no children
+    #[arg(long)]
+    pub(crate) top: bool,
 }
 
 impl Filters {
@@ -34,6 +37,7 @@ impl Filters {
     pub(crate) fn is_empty(&self) -> bool {
         self.state.is_none()
             && self.version.is_none()
+            && !self.top
             && self.texts().iter().all(|(_, value)| value.is_none())
     }
 
@@ -56,6 +60,7 @@ impl Filters {
             key: self.key.clone(),
             stage: self.stage.clone(),
             version: self.version,
+            top: self.top,
             ..Filter::default()
         }
     }
@@ -69,6 +74,7 @@ impl Filters {
                 flags += &if plain { format!(" --{name} {value}") } else { format!(" --{name} {value:?}") };
             }
         }
-        flags + &self.version.map(|version| format!(" --version {version}")).unwrap_or_default()
+        flags += &self.version.map(|version| format!(" --version {version}")).unwrap_or_default();
+        flags + if self.top { " --top" } else { "" }
     }
 }

@@ -19,7 +19,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "ID")]
     before: Option<JobId>,
     /// Only children of this job, named as for `show`, oldest first
-    #[arg(long, value_name = "JOB", conflicts_with_all = ["before", "tag"])]
+    #[arg(long, value_name = "JOB", conflicts_with_all = ["before", "tag", "top"])]
     parent: Option<String>,
     /// With --parent: only the children in its branch of this name
     #[arg(long, value_name = "NAME", requires = "parent")]

@@ -147,6 +147,7 @@ async fn children_in_branch(
     Ok(found)
 }
 
+/// Whether a child matches. It is not at the top: it has a parent.
 fn matches(filter: &Filter, job: &Summary) -> bool {
     let is = |wanted: &Option<String>, actual: Option<&str>| {
         wanted.as_deref().is_none_or(|wanted| actual == Some(wanted))
@@ -157,6 +158,7 @@ fn matches(filter: &Filter, job: &Summary) -> bool {
         && is(&filter.queue, Some(&job.queue))
         && is(&filter.key, job.key.as_deref())
         && is(&filter.stage, job.stage.as_deref())
+        && !filter.top
 }
 
 /// Whether a job is a block: many items of a packed branch.

@@ -99,6 +99,23 @@ pub async fn machines_are_found_by_stage_and_version(store: Handle) {
     }
 }
 
+pub async fn jobs_without_a_parent_are_found(store: Handle) {
+    let me = worker(&store, 1).await;
+    let child = |n| NewJob { parent: Some(id(1)), ..job(n) };
+    submit(&store, &[job(1), child(2), job(3), child(4), job_in(5, "other", QUEUE)]).await;
+    let top = |filter| list(&store, Filter { top: true, ..filter });
+    assert_eq!(top(all_jobs()).await, [5, 3, 1].map(id));
+    assert_eq!(top(Filter { kind: Some(KIND.into()), ..all_jobs() }).await, [3, 1].map(id));
+    assert_eq!(top(Filter { before: Some(id(3)), ..all_jobs() }).await, [id(1)]);
+    assert_eq!(top(Filter { limit: 1, ..all_jobs() }).await, [id(5)]);
+    for job in claim(&store, at(0), &claim_request(me, 1, 9)).await {
+        commit(&store, 1, change(me, &job, failed(Reason::Stopped))).await;
+    }
+    assert_eq!(top(Filter { state: Some(State::Failed), ..all_jobs() }).await, [3, 1].map(id));
+    assert_eq!(top(Filter { state: Some(State::Ready), ..all_jobs() }).await, [id(5)]);
+    assert_eq!(list(&store, all_jobs()).await.len(), 5, "without it, children are listed too");
+}
+
 pub async fn pages_are_newest_first_and_do_not_shift_with_new_jobs(store: Handle) {
     submit(&store, &jobs(0, 25)).await;
     let mut pages = Vec::new();

@@ -71,6 +71,7 @@ impl Inner {
             && filter.key.as_ref().is_none_or(|key| row.new.key.as_ref() == Some(key))
             && filter.stage.as_ref().is_none_or(|stage| row.stage.as_ref() == Some(stage))
             && filter.version.is_none_or(|version| row.new.kind.version == version)
+            && (!filter.top || row.new.parent.is_none())
             && filter.before.is_none_or(|before| id < before)
     }
 

@@ -125,10 +125,11 @@ impl Postgres {
                     &filter.queue,
                     &filter.tag,
                     &filter.key,
-                    &limit,
                     &filter.stage,
                     &filter.version,
                     &is_parked,
+                    &filter.top,
+                    &limit,
                 ],
             )
             .await?;

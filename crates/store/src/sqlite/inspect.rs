@@ -158,10 +158,11 @@ fn jobs(tx: &Tx<'_>, filter: &Filter) -> Result<Vec<Summary>, Error> {
         filter.queue,
         filter.tag,
         filter.key,
-        limit,
-        is_parked,
         filter.stage,
         filter.version,
+        is_parked,
+        filter.top,
+        limit,
     ])?;
     let mut summaries = Vec::new();
     while let Some(row) = rows.next()? {

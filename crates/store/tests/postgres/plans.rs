@@ -265,7 +265,7 @@ async fn steps_waits_and_signals_read_only_their_batch() {
         (statement("children.live_children"), format!("1, {first}, 1, 100")),
         (
             statement("inspect.jobs_by_key"),
-            "1, null, null, null, null, null, null, null, 'x', 9, null, null, null".into(),
+            "1, null, null, null, null, null, null, null, 'x', null, null, null, false, 9".into(),
         ),
         (statement("inspect.transitions"), format!("{first}, null, 100")),
         (statement("inspect.transition_counts"), "'served', 100".into()),

@@ -27,13 +27,14 @@ select * from (
       and ($7::text is null or j.lane in (select l.id from lanes l join queues q on q.id = l.queue where q.name = $7))
       and ($8::text is null or exists (select 1 from tags t where t.tag = $8 and t.job = j.id))
       and ($9::text is null or j.key = $9)
-      and ($11::text is null or j.stage = $11)
-      and ($12::int4 is null or j.lane in (select l.id from lanes l where l.version = $12))
+      and ($10::text is null or j.stage = $10)
+      and ($11::int4 is null or j.lane in (select l.id from lanes l where l.version = $11))
+      and (not $13::bool or j.parent is null)
     order by j.id desc
 ) matching
 where ($4::bool is null or is_ready = $4) and ($5::bool is null or is_scheduled = $5)
-  and ($13::bool is null or is_parked = $13)
-limit $10
+  and ($12::bool is null or is_parked = $12)
+limit $14
 
 -- name: jobs
 -- Lists jobs in any state, or in state $3. Walks the primary key backwards.

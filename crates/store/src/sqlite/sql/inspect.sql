@@ -22,11 +22,12 @@ where j.id < coalesce(?2, x'ffffffffffffffffffffffffffffffffff')
   and (?7 is null or j.lane in (select l.id from windlass_lanes l join windlass_queues q on q.id = l.queue where q.name = ?7))
   and (?8 is null or exists (select 1 from windlass_tags t where t.tag = ?8 and t.job = j.id))
   and (?9 is null or j.key = ?9)
-  and (?11 is null or is_parked = ?11)
-  and (?12 is null or j.stage = ?12)
-  and (?13 is null or j.lane in (select l.id from windlass_lanes l where l.version = ?13))
+  and (?10 is null or j.stage = ?10)
+  and (?11 is null or j.lane in (select l.id from windlass_lanes l where l.version = ?11))
+  and (?12 is null or is_parked = ?12)
+  and (not ?13 or j.parent is null)
 order by j.id desc
-limit ?10
+limit ?14
 
 -- name: jobs
 -- Lists jobs in any state, or in state ?3. Walks the primary key backwards.
