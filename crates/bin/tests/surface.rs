@@ -68,8 +68,17 @@ fn a_job_is_submitted_listed_and_shown() {
     );
     assert!(lines[3].starts_with(&format!("{}  scheduled  noop   slow", later.trim())), "{list}");
     assert!(lines[4].starts_with(&format!("{id}  ready      sleep  default  one")), "{list}");
-    assert_eq!(sandbox.ok(&["jobs", "--tag", "blue"]), "1 scheduled · 1 ready\nno job matches\n");
-    assert!(sandbox.ok(&["jobs", "--queue", "slow"]).starts_with("queue slow: 1 scheduled\n"));
+    assert_eq!(sandbox.ok(&["jobs", "--tag", "blue"]), "no job matches\n");
+    for (filter, counts) in [
+        (&["--queue", "slow"][..], "queue slow: 1 scheduled\n"),
+        (&["--state", "ready"], "1 ready\n"),
+        (&["--tag", "red"], "tag red: 1 ready\n"),
+        (&["--key", "one", "--top"], "key one, without a parent: 1 ready\n"),
+        (&["--version", "1", "--limit", "1"], "version 1: 1 scheduled · 1 ready\n"),
+    ] {
+        let text = sandbox.ok(&[&["jobs"], filter].concat());
+        assert!(text.starts_with(counts), "{filter:?}: {text}");
+    }
 
     let page = sandbox.ok(&["show", id]);
     assert_contains(

@@ -1,10 +1,10 @@
 //! Stores that change a few verbs of another store: virtual clocks, injected faults, measurements.
 
-use std::{path::PathBuf, sync::Arc};
+use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
 
 use windlass_model::{
     Change, ClaimNo, CommitOutcome, JobClaim, JobId, JournalEntry, Limits, NewJob, NewSignal, Payload, Rev,
-    Signal, SubmitOutcome, Time, WorkerId,
+    Signal, State, SubmitOutcome, Time, WorkerId,
 };
 
 use crate::{
@@ -83,6 +83,7 @@ wrapper! {
     Inspect {
         job(id: JobId) -> Fut<'a, Option<Job>>;
         jobs(filter: &'a Filter) -> Fut<'a, Vec<Summary>>;
+        count_jobs(filter: &'a Filter, cap: u64) -> Fut<'a, BTreeMap<State, u64>>;
         history(id: JobId) -> Fut<'a, Vec<Attempt>>;
         transitions(id: JobId, after: Option<Rev>, limit: usize) -> Fut<'a, Vec<Transition>>;
         children(parent: JobId, after: Option<JobId>, limit: usize) -> Fut<'a, Vec<Summary>>;

@@ -2,6 +2,8 @@
 
 use windlass::{State, store::Filter};
 
+use crate::out;
+
 /// Filters; a job must match all that are given.
 #[derive(clap::Args, Clone, Default)]
 pub(crate) struct Filters {
@@ -63,6 +65,15 @@ impl Filters {
             top: self.top,
             ..Filter::default()
         }
+    }
+
+    /// The same filters in words, but the state.
+    pub(crate) fn to_words(&self) -> String {
+        let words = |(name, value): (&str, &Option<String>)| Some(format!("{name} {}", out::plain(value.as_ref()?)));
+        let mut all: Vec<String> = self.texts().into_iter().filter_map(words).collect();
+        all.extend(self.version.map(|version| format!("version {version}")));
+        all.extend(self.top.then(|| "without a parent".to_owned()));
+        all.join(", ")
     }
 
     /// The same filters as flags of a command line.

@@ -10,7 +10,7 @@ use windlass::{
 
 use crate::{args::Filters, durations, out, program::Program, resolve, table};
 
-/// List jobs, newest first, with the number of jobs in each state.
+/// List jobs, newest first, with the number of matching jobs in each state.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]
@@ -91,10 +91,8 @@ fn totals(args: &Args, counts: &BTreeMap<State, u64>) -> String {
     if counts.is_empty() {
         return String::new();
     }
-    let of = |what: &str, name: &Option<String>| name.as_ref().map(|name| format!("{what} {name}"));
-    let scope: Vec<String> =
-        [of("kind", &args.filters.kind), of("queue", &args.filters.queue)].into_iter().flatten().collect();
-    let scope = if scope.is_empty() { String::new() } else { format!("{}: ", scope.join(", ")) };
+    let scope = args.filters.to_words();
+    let scope = if scope.is_empty() { scope } else { format!("{scope}: ") };
     format!("{scope}{}\n", counts.join(" · "))
 }
 

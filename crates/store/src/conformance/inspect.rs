@@ -1,5 +1,7 @@
 //! Reads for people: filters, pages, counts, workers, queues.
 
+use std::collections::BTreeMap;
+
 use windlass_model::{Failure, NewJob, Reason, State, Time, When, WorkerId};
 
 use super::kit::*;
@@ -74,6 +76,42 @@ pub async fn every_filter_selects_jobs(store: Handle) {
     ] {
         assert!(list(&store, nothing.clone()).await.is_empty(), "{nothing:?}");
     }
+}
+
+pub async fn counts_obey_the_filter(store: Handle) {
+    two_in_each_state(&store).await;
+    submit(&store, &[NewJob { parent: Some(id(0)), stage: Some("Ship".into()), ..job(20) }]).await;
+    let count = async |filter: Filter| {
+        let counts = store.inspect().count_jobs(&filter, 1_000).await.expect("counted");
+        // What is counted is what is listed, whichever page.
+        let mut listed: BTreeMap<State, u64> = BTreeMap::new();
+        for job in store.inspect().jobs(&Filter { before: None, limit: 99, ..filter.clone() }).await.expect("jobs") {
+            *listed.entry(job.state).or_default() += 1;
+        }
+        assert_eq!(counts, listed, "{filter:?}");
+        counts.into_iter().collect::<Vec<_>>()
+    };
+    let mut all: Vec<(State, u64)> = State::ALL.map(|state| (state, 2)).into();
+    all.iter_mut().filter(|(state, _)| *state == State::Ready).for_each(|(_, jobs)| *jobs = 3);
+    all.sort_unstable();
+    assert_eq!(count(Filter { before: Some(id(3)), limit: 1, ..all_jobs() }).await, all);
+    for state in State::ALL {
+        let jobs = if state == State::Ready { 3 } else { 2 };
+        assert_eq!(count(Filter { state: Some(state), ..all_jobs() }).await, [(state, jobs)]);
+        let tagged = Filter { state: Some(state), tag: Some("first".into()), ..all_jobs() };
+        assert_eq!(count(tagged).await, [(state, 1)]);
+        let first = State::ALL.iter().position(|other| *other == state).expect("listed") * 2;
+        let by_key = Filter { state: Some(state), key: Some(format!("key {first}")), ..all_jobs() };
+        assert_eq!(count(by_key).await, [(state, 1)]);
+        assert_eq!(count(Filter { state: Some(state), top: true, ..all_jobs() }).await, [(state, 2)]);
+    }
+    assert_eq!(count(Filter { kind: Some("other".into()), ..all_jobs() }).await.len(), State::ALL.len());
+    assert_eq!(count(Filter { queue: Some("bulk".into()), tag: Some("first".into()), ..all_jobs() }).await, []);
+    assert_eq!(count(Filter { stage: Some("Ship".into()), ..all_jobs() }).await, [(State::Ready, 1)]);
+    assert_eq!(count(Filter { version: Some(7), ..all_jobs() }).await, []);
+    assert_eq!(count(Filter { key: Some("key 3".into()), ..all_jobs() }).await, [(State::Ready, 1)]);
+    let capped = store.inspect().count_jobs(&all_jobs(), 2).await.expect("counted");
+    assert!(capped.values().all(|jobs| *jobs == 2), "{capped:?}");
 }
 
 pub async fn machines_are_found_by_stage_and_version(store: Handle) {

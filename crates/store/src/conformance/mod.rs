@@ -197,6 +197,7 @@ macro_rules! conformance {
                 every_filter_selects_jobs
                 machines_are_found_by_stage_and_version
                 jobs_without_a_parent_are_found
+                counts_obey_the_filter
                 pages_are_newest_first_and_do_not_shift_with_new_jobs
                 state_counts_add_up_and_are_capped
                 the_backlog_counts_jobs_and_reports_the_oldest

@@ -12,7 +12,9 @@ pub use job::{Attempt, ChildGroup, ChildPosition, Filter, Job, Summary, Transiti
 pub use overview::{Backlog, LimitView, QueueView, SerialView, StateCount, WorkerView};
 pub use schedule::{Firing, Miss, ScheduleView};
 
-use windlass_model::{JobId, Rev};
+use std::collections::BTreeMap;
+
+use windlass_model::{JobId, Rev, State};
 
 use crate::{Fut, Replay, SchemaState};
 
@@ -25,6 +27,10 @@ pub trait Inspect: Replay {
 
     /// Jobs that match, newest first, a page at a time.
     fn jobs<'a>(&'a self, filter: &'a Filter) -> Fut<'a, Vec<Summary>>;
+
+    /// How many jobs match, in each state that has any, each count capped at `cap`. [`Filter::before`] and [`Filter::limit`], which
+    /// select a page, do not count.
+    fn count_jobs<'a>(&'a self, filter: &'a Filter, cap: u64) -> Fut<'a, BTreeMap<State, u64>>;
 
     /// A job's failed attempts, oldest first. A first-try success leaves none.
     fn history(&self, id: JobId) -> Fut<'_, Vec<Attempt>>;

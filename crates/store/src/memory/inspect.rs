@@ -225,6 +225,18 @@ impl Inspect for Memory {
         })
     }
 
+    fn count_jobs<'a>(&'a self, filter: &'a Filter, cap: u64) -> Fut<'a, BTreeMap<State, u64>> {
+        self.run(None, |inner, _| {
+            let all = Filter { before: None, ..filter.clone() };
+            let mut counts: BTreeMap<State, u64> = BTreeMap::new();
+            for id in inner.jobs.keys().filter(|id| inner.matches(&all, **id)) {
+                let count = counts.entry(inner.state(*id)).or_default();
+                *count = (*count + 1).min(cap);
+            }
+            Ok(counts)
+        })
+    }
+
     fn history(&self, id: JobId) -> Fut<'_, Vec<Attempt>> {
         self.run(None, |inner, _| Ok(inner.jobs.get(&id).map(|row| row.history.clone()).unwrap_or_default()))
     }
