@@ -123,6 +123,12 @@ fn an_error_says_what_is_wrong_and_what_to_do() {
     let cases: &[(&[&str], &[&str])] = &[
         (&["submit", "resize", "{}"], &["approval, exec, noop, reminder, sleep", "--any-kind"]),
         (&["submit", "noop", "{"], &["not JSON", "in quotes"]),
+        (&["submit", "sleep", r#"{"ms": "a"}"#], &["\"sleep\" job does not decode", "invalid type: string \"a\", expected u64", "--any-kind"]),
+        (&["submit", "sleep"], &["\"sleep\" job does not decode", "invalid type: null"]),
+        (&["submit", "approval", r#"{"Aks": {}}"#], &["unknown variant `Aks`", "its states are Ask, "]),
+        (&["submit", "approval", "7"], &["is not a state"]),
+        (&["submit", "reminder", "{}"], &["missing field `what`"]),
+        (&["schedules", "set", "s", "@daily", "--kind", "sleep"], &["\"sleep\" job does not decode"]),
         (&["submit", "noop", "--delay", "soon"], &["15s, 500ms"]),
         (&["submit", "noop", "--at", "tomorrow"], &["2026-11-15T08:00:00Z"]),
         (&["submit", "noop", "--deadline", "never"], &["duration from now"]),

@@ -145,6 +145,11 @@ pub trait Handler: Send + Sync + 'static {
     /// The retry policy of this attempt, unless the job's own settings say otherwise.
     fn retry(&self, attempt: &Attempt) -> Retry;
 
+    /// Checks that the code can decode an input, given as plain JSON, before a job with it is submitted. The error says why not.
+    fn check_input(&self, _input: &[u8]) -> Result<(), String> {
+        Ok(())
+    }
+
     /// Lets the code decide what follows from a failure; `None` leaves it to the retry policy.
     fn rescue(&self, _attempt: Arc<Attempt>, _failure: &Failure) -> Option<Running> {
         None

@@ -20,6 +20,17 @@ pub enum Error {
         /// What serde says.
         source: serde_json::Error,
     },
+    /// The code of the kind, which this program registers, cannot decode the input. Nothing was submitted.
+    #[error(
+        "the input of a {kind:?} job does not decode ({why}); correct it, or submit it unchecked (`--any-kind`) for workers whose \
+         code decodes it"
+    )]
+    Input {
+        /// The job's kind.
+        kind: String,
+        /// What serde says.
+        why: String,
+    },
     /// The input cannot be encoded.
     #[error("the input of a {kind:?} job cannot be encoded: {source}")]
     Codec {

@@ -174,6 +174,10 @@ impl<T: Task> Handler for TaskHandler<T> {
     fn retry(&self, _attempt: &Attempt) -> Retry {
         self.policy.retry.clone()
     }
+
+    fn check_input(&self, input: &[u8]) -> Result<(), String> {
+        serde_json::from_slice::<T>(input).map(drop).map_err(|error| error.to_string())
+    }
 }
 
 async fn run<T: Task>(attempt: Arc<Attempt>) -> Result<StepResult, Failure> {

@@ -133,6 +133,9 @@ fn build<'a>(
     parent: Option<JobId>,
 ) -> SubmitJson<'a> {
     let mut submit = engine.submit_json(&args.kind, version, input.clone()).priority(args.priority);
+    if args.version.any_kind {
+        submit = submit.unchecked();
+    }
     for tag in &args.tag {
         submit = submit.tag(tag);
     }

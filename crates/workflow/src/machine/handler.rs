@@ -92,6 +92,17 @@ impl<M: Machine> Handler for MachineHandler<M> {
         catch_unwind(AssertUnwindSafe(retry)).ok().flatten().unwrap_or_else(|| Policy::default().retry)
     }
 
+    fn check_input(&self, input: &[u8]) -> Result<(), String> {
+        let known = || stage::variants::<M>().unwrap_or_default().join(", ");
+        match stage::split(input) {
+            Some((name, data)) => match stage::decode::<M>(&name, data) {
+                Ok(_) => Ok(()),
+                Err(error) => Err(format!("{error}; its states are {}", known())),
+            },
+            None => Err(format!("it is not a state, {{\"Variant\": data}}; its states are {}", known())),
+        }
+    }
+
     fn rescue(&self, attempt: Arc<Attempt>, failure: &Failure) -> Option<Running> {
         let (_, state) = state::<M>(&attempt).ok()?;
         let (cx, failure) = (self.cx(attempt), failure.clone());

@@ -72,6 +72,9 @@ pub(super) async fn run(args: Args, program: &Program) -> anyhow::Result<ExitCod
             settings.serial = args.flow_control.serial().map(Box::new);
             settings.rate = args.flow_control.charge().map(Box::new);
         });
+    if args.version.any_kind {
+        schedule = schedule.unchecked();
+    }
     if let Some(queue) = &args.queue {
         schedule = schedule.queue(queue);
     }
