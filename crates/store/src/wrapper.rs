@@ -114,6 +114,7 @@ wrapper! {
         database() -> Fut<'a, Database>;
         oldest_ready() -> Fut<'a, Vec<OldestReady>>;
         suspects(cap: u64) -> Fut<'a, u64>;
+        unhandled_failures(cap: u64) -> Fut<'a, u64>;
         awaited_branches(limit: usize) -> Fut<'a, Vec<BranchHealth>>;
         orphaned_branches(limit: usize) -> Fut<'a, Vec<BranchHealth>>;
     }

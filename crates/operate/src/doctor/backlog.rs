@@ -21,6 +21,8 @@ pub(super) struct Backlog {
     state_counts: Vec<StateCount>,
     oldest_ready: Vec<OldestReady>,
     suspects: u64,
+    /// Failed jobs that no merge has counted.
+    unhandled_failures: u64,
     /// The default queue of each kind that this program registers.
     default_queues: HashMap<String, &'static str>,
     now: Time,
@@ -33,6 +35,7 @@ pub(super) async fn read(operator: &Operator) -> Result<Backlog, Error> {
         state_counts: inspect.state_counts(CAP).await?,
         oldest_ready: diagnose.oldest_ready().await?,
         suspects: diagnose.suspects(CAP).await?,
+        unhandled_failures: diagnose.unhandled_failures(CAP).await?,
         default_queues: operator.default_queues().clone(),
         now: inspect.clock().await?,
     })
@@ -117,11 +120,19 @@ impl Backlog {
         (self.suspects > 0).then(|| Finding::warn("suspects", found).number("suspects", self.suspects))
     }
 
+    /// Failed jobs. Those that a merge has counted need nobody: its rule tolerates them, or its job deals with them.
     fn failed(&self) -> Option<Finding> {
-        let failed = self.count(State::Failed);
-        let finding = Finding::warn("failed", format!("{} failed", text::jobs(failed)));
+        let unhandled = self.unhandled_failures;
+        let merged = self.count(State::Failed).saturating_sub(unhandled);
+        let tolerated = text::counted(merged, "child of a merged branch", "children of merged branches");
+        let finding = match (unhandled, merged) {
+            (0, 0) => return None,
+            (0, _) => Finding::ok("failed", format!("{tolerated} failed, which the merges have counted")),
+            (_, 0) => Finding::warn("failed", format!("{} failed", text::jobs(unhandled))),
+            (..) => Finding::warn("failed", format!("{} failed, besides {tolerated}", text::jobs(unhandled))),
+        };
         let finding = finding.advice("`windlass jobs --state failed` lists them");
-        (failed > 0).then(|| finding.number("failed", failed))
+        Some(finding.number("failed", unhandled).number("merged", merged))
     }
 }
 
@@ -171,6 +182,7 @@ mod tests {
             state_counts: Vec::new(),
             oldest_ready: Vec::new(),
             suspects: 0,
+            unhandled_failures: 0,
             default_queues: HashMap::new(),
             now: NOW,
         }
@@ -199,6 +211,7 @@ mod tests {
             state_counts: vec![count(State::Ready, 2_000), count(State::Failed, 1)],
             oldest_ready: vec![oldest("mail", 5), oldest("report", 300)],
             suspects: 3,
+            unhandled_failures: 1,
             ..empty()
         };
         let expected = [
@@ -219,5 +232,21 @@ mod tests {
         let expected: Vec<_> =
             expected.map(|(verdict, what, found)| (verdict, what, found.to_owned())).into();
         assert_eq!(found(&backlog), expected);
+    }
+
+    #[test]
+    fn failures_that_a_merge_has_counted_are_no_warning() {
+        let failures = |unhandled_failures| {
+            let state_counts = vec![count(State::Failed, 5)];
+            let found = found(&Backlog { state_counts, unhandled_failures, ..empty() });
+            found.into_iter().find(|(_, what, _)| *what == "failed").expect("a finding")
+        };
+        let (verdict, _, text) = failures(0);
+        assert_eq!(text, "5 children of merged branches failed, which the merges have counted");
+        assert_eq!(verdict, Verdict::Ok);
+        let (verdict, _, text) = failures(4);
+        assert_eq!(text, "4 jobs failed, besides 1 child of a merged branch");
+        assert_eq!(verdict, Verdict::Warn);
+        assert_eq!(failures(5).2, "5 jobs failed");
     }
 }

@@ -1,6 +1,6 @@
 //! What the doctor reads: the oldest ready jobs, suspects, and branches that do not progress.
 
-use windlass_model::{BranchCounts, CommitOutcome, When};
+use windlass_model::{BranchCounts, BranchUpdate, CommitOutcome, Reason, When};
 
 use super::{branch_kit::*, kit::*};
 use crate::{BranchHealth, OldestReady};
@@ -81,4 +81,27 @@ pub async fn a_branch_with_live_children_of_an_ended_job_is_orphaned(store: Hand
         commit(&store, 3, change(me, &child, done("x"))).await;
     }
     assert_eq!(orphaned(9).await, [], "all children have ended");
+}
+
+pub async fn failures_of_children_are_handled_once_their_branch_is_merged(store: Handle) {
+    let unhandled = async |cap| store.diagnose().unhandled_failures(cap).await.expect("failures");
+    let (me, parent) = parent_with_children(&store, children(2, 3)).await;
+    submit(&store, &jobs(20, 2)).await;
+    assert_eq!(unhandled(9).await, 0);
+    for (job, outcome) in claim_all(&store, 3, me, 2).await.iter().zip([
+        failed(Reason::Stopped),
+        failed(Reason::Exhausted),
+        cancelled(),
+        failed(Reason::Stopped),
+        done("x"),
+    ]) {
+        commit(&store, 3, change(me, job, outcome)).await;
+    }
+    assert_eq!(unhandled(9).await, 3, "two children and one other job");
+    assert_eq!(unhandled(1).await, 1, "only the newest is read");
+    let merged = BranchUpdate { merged: true, ..BranchUpdate::new(BRANCH) };
+    update_branches(&store, 4, &(me, parent), vec![merged], vec![]).await;
+    assert_eq!(unhandled(9).await, 1, "the merge has counted the children");
+    assert_eq!(unhandled(1).await, 1);
+    assert_eq!(unhandled(0).await, 0);
 }

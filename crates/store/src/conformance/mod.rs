@@ -187,6 +187,7 @@ macro_rules! conformance {
             diagnose {
                 the_first_ready_job_of_each_queue_and_kind_is_reported
                 ready_suspects_are_counted_up_to_a_cap
+                failures_of_children_are_handled_once_their_branch_is_merged
                 a_branch_is_reported_while_its_job_waits_for_it
                 a_branch_with_live_children_of_an_ended_job_is_orphaned
             }
