@@ -44,6 +44,7 @@ pub struct Preview {
 
 /// What a bulk operation has done so far.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[must_use = "jobs may have been refused"]
 pub struct BulkProgress {
     /// Jobs that it has tried to change.
     pub seen: usize,

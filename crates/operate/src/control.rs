@@ -13,6 +13,9 @@ use crate::{Bulk, Fork, Migrate, Operator, Redrive};
 pub const GRACE: Duration = Duration::from_secs(10);
 
 /// Acts in someone's name; made by [`Operator::control`].
+///
+/// An action on one job that does not exist is [`Error::NoSuchJob`]. Everything else that keeps an action from being done is a
+/// [`ControlOutcome`].
 #[derive(Clone)]
 pub struct Control {
     operator: Operator,
@@ -41,34 +44,28 @@ impl Control {
         self.act_on_job(job, JobAction::Cancel { grace }).await
     }
 
-    /// Cancels a job and all its descendants. Returns how many jobs were cancelled or requested to end.
+    /// Cancels a job and all its descendants. Returns how many jobs were cancelled or requested to end. If the job itself was pruned
+    /// and left descendants, those are cancelled.
     pub async fn cancel_with_children(&self, job: JobId, grace: Duration) -> Result<usize, Error> {
-        let mut cancelled = 0;
-        let mut parents = vec![job];
         let action = JobAction::Cancel { grace };
-        cancelled += usize::from(matches!(
-            self.act_on_job(job, action).await?,
-            ControlOutcome::Done | ControlOutcome::CancelRequested
-        ));
+        let outcomes = self.act_on(&[job], action).await?;
+        let mut exists = outcomes != [ControlOutcome::Unknown];
+        let mut cancelled = ended(&outcomes);
+        let mut parents = vec![job];
         while let Some(parent) = parents.pop() {
             let mut after = None;
             loop {
                 let page = self.operator.inspect().children(parent, after, 500).await?;
                 let Some(last) = page.last() else { break };
                 after = Some(last.id);
+                exists = true;
                 parents.extend(page.iter().map(|child| child.id));
                 let live: Vec<JobId> =
                     page.iter().filter(|child| !child.state.is_final()).map(|child| child.id).collect();
-                let outcomes = self.act_on(&live, action).await?;
-                cancelled += outcomes
-                    .iter()
-                    .filter(|outcome| {
-                        matches!(outcome, ControlOutcome::Done | ControlOutcome::CancelRequested)
-                    })
-                    .count();
+                cancelled += ended(&self.act_on(&live, action).await?);
             }
         }
-        Ok(cancelled)
+        if exists { Ok(cancelled) } else { Err(Error::NoSuchJob(job)) }
     }
 
     /// Pauses a job: it is not claimed until it is resumed. A running attempt continues.
@@ -104,10 +101,14 @@ impl Control {
 
     /// Applies an action to one job.
     pub async fn act_on_job(&self, job: JobId, action: JobAction) -> Result<ControlOutcome, Error> {
-        Ok(self.act_on(&[job], action).await?.remove(0))
+        match self.act_on(&[job], action).await?.remove(0) {
+            ControlOutcome::Unknown => Err(Error::NoSuchJob(job)),
+            outcome => Ok(outcome),
+        }
     }
 
-    /// Applies an action to some jobs, in one transaction. Returns an outcome for each, in order.
+    /// Applies an action to some jobs, in one transaction. Returns an outcome for each, in order: [`ControlOutcome::Unknown`] for one
+    /// that does not exist.
     pub async fn act_on(&self, jobs: &[JobId], action: JobAction) -> Result<Vec<ControlOutcome>, Error> {
         let outcomes = self.operator.store().control().act_on_jobs(None, jobs, action, &self.actor).await?;
         self.operator.poke();
@@ -225,4 +226,12 @@ impl Control {
         }
         Ok(total)
     }
+}
+
+/// How many of some cancelled jobs have ended, or were requested to end.
+fn ended(outcomes: &[ControlOutcome]) -> usize {
+    let is_ended = |outcome: &&ControlOutcome| {
+        matches!(outcome, ControlOutcome::Done | ControlOutcome::CancelRequested)
+    };
+    outcomes.iter().filter(is_ended).count()
 }

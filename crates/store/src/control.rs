@@ -237,6 +237,7 @@ pub enum AdminAction {
 /// The outcome of an action.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "snake_case", tag = "outcome", content = "why")]
+#[must_use = "the action may have been refused"]
 pub enum ControlOutcome {
     /// It is done.
     Done,
@@ -248,7 +249,7 @@ pub enum ControlOutcome {
     Already(String),
     /// It cannot be done; the text says why and what to do instead.
     Refused(String),
-    /// There is no such job, queue or limit.
+    /// There is no such job, queue, limit or schedule.
     Unknown,
 }
 

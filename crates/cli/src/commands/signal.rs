@@ -109,16 +109,16 @@ async fn drop_or_restore(
     };
     let control = args.actor.control(engine);
     let (outcome, participle) = match args.drop {
-        true => (control.drop_signal(id, number).await?, "dropped"),
-        false => (control.restore_signal(id, number).await?, "restored"),
+        true => (control.drop_signal(id, number).await, "dropped"),
+        false => (control.restore_signal(id, number).await, "restored"),
     };
+    let outcome = outcome.map_err(|error| program.explain(error))?;
     if args.json {
         let mut answer = actions::to_json(id, &outcome);
         answer["number"] = json!(number);
         out::print_json(&answer)?;
     }
     match outcome {
-        ControlOutcome::Unknown => bail!(program.no_job(id)),
         ControlOutcome::Refused(why) => {
             bail!("signal {number} of {id} cannot be {participle}: {}", out::plain(&why))
         }

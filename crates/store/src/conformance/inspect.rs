@@ -27,7 +27,7 @@ async fn two_in_each_state(store: &Handle) {
                 (request.queue, request.kinds) = ("bulk".into(), [kind("other", 1)].into());
             }
             let claimed = claim(store, at(0), &request).await.remove(0);
-            commit(store, 1, change(worker, &claimed, outcome.clone())).await;
+            apply(store, 1, change(worker, &claimed, outcome.clone())).await;
         }
     }
     store.submit(at(0), &[make(4), make(5)], claim_on_submit(worker, 99)).await.expect("submit");
@@ -127,7 +127,7 @@ pub async fn machines_are_found_by_stage_and_version(store: Handle) {
     assert!(find(Some("unknown"), None, None).await.is_empty() && find(None, Some(9), None).await.is_empty());
     for job in claim(&store, at(0), &claim_request(me, 1, 9)).await {
         let outcome = if job.id == id(4) { failed(Reason::Stopped) } else { wait_for_signal("go", None) };
-        commit(&store, 1, with_step(change(me, &job, outcome), step("Begin", "Ship", "1"))).await;
+        apply(&store, 1, with_step(change(me, &job, outcome), step("Begin", "Ship", "1"))).await;
     }
     assert_eq!(find(Some("Ship"), Some(1), Some(State::Waiting)).await, [2, 1].map(id));
     assert_eq!(find(Some("Ship"), None, Some(State::Failed)).await, [id(4)]);
@@ -147,7 +147,7 @@ pub async fn jobs_without_a_parent_are_found(store: Handle) {
     assert_eq!(top(Filter { before: Some(id(3)), ..all_jobs() }).await, [id(1)]);
     assert_eq!(top(Filter { limit: 1, ..all_jobs() }).await, [id(5)]);
     for job in claim(&store, at(0), &claim_request(me, 1, 9)).await {
-        commit(&store, 1, change(me, &job, failed(Reason::Stopped))).await;
+        apply(&store, 1, change(me, &job, failed(Reason::Stopped))).await;
     }
     assert_eq!(top(Filter { state: Some(State::Failed), ..all_jobs() }).await, [3, 1].map(id));
     assert_eq!(top(Filter { state: Some(State::Ready), ..all_jobs() }).await, [id(5)]);
@@ -268,7 +268,7 @@ pub async fn a_running_job_names_its_worker(store: Handle) {
     let first = claim_one(&store, 3, one, 1).await;
     let seen = view(&store, id(1)).await;
     assert_eq!((seen.worker, seen.started_at), (Some(one), Some(t(3))));
-    commit(&store, 4, change(one, &first, retry(secs(0), &[]))).await;
+    apply(&store, 4, change(one, &first, retry(secs(0), &[]))).await;
     let seen = view(&store, id(1)).await;
     assert_eq!((seen.worker, seen.started_at), (Some(one), Some(t(1))), "of the attempt that committed last");
     claim_one(&store, 5, two, 1).await;

@@ -131,7 +131,7 @@ pub async fn keys_and_ids_stay_taken_after_a_job_has_ended(store: Handle) {
     let with_key = |n: u32| NewJob { key: Some("k".into()), ..NewJob::new(id(n), KIND, QUEUE, payload("x")) };
     submit(&store, &[with_key(1)]).await;
     let claimed = claim_one(&store, 0, worker, 1).await;
-    commit(&store, 1, change(worker, &claimed, done("y"))).await;
+    apply(&store, 1, change(worker, &claimed, done("y"))).await;
     let outcomes = submit_all(&store, &[with_key(1), with_key(2)]).await;
     assert_eq!(outcomes, [SubmitOutcome::Repeated, SubmitOutcome::Existing { id: id(1), same_input: true }]);
     assert_eq!(state(&store, id(1)).await, State::Done);
@@ -255,9 +255,9 @@ pub async fn a_claim_made_at_submit_can_be_repeated_and_settled(store: Handle) {
     let worker = worker(&store, 1).await;
     store.submit(at(0), &jobs(1, 2), claim_on_submit(worker, 1)).await.expect("submit");
     let claimed = claim(&store, at(0), &claim_request(worker, 1, 9)).await;
-    commit(&store, 1, change(worker, &claimed[1], done("x"))).await;
+    apply(&store, 1, change(worker, &claimed[1], done("x"))).await;
     assert_eq!(ids(&claim(&store, at(1), &claim_request(worker, 1, 9)).await), [id(1)]);
-    commit(&store, 1, change(worker, &claimed[0], done("x"))).await;
+    apply(&store, 1, change(worker, &claimed[0], done("x"))).await;
     claim(
         &store,
         at(2),

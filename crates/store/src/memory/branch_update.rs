@@ -103,7 +103,7 @@ impl Inner {
             self.insert_job(now, job, true);
         }
         for attempt in change.first_attempts() {
-            self.commit(now, &attempt, limits);
+            let _ = self.commit(now, &attempt, limits);
         }
     }
 }
