@@ -123,7 +123,10 @@ fn an_error_says_what_is_wrong_and_what_to_do() {
     let cases: &[(&[&str], &[&str])] = &[
         (&["submit", "resize", "{}"], &["approval, exec, noop, reminder, sleep", "--any-kind"]),
         (&["submit", "noop", "{"], &["not JSON", "in quotes"]),
-        (&["submit", "sleep", r#"{"ms": "a"}"#], &["\"sleep\" job does not decode", "invalid type: string \"a\", expected u64", "--any-kind"]),
+        (
+            &["submit", "sleep", r#"{"ms": "a"}"#],
+            &["\"sleep\" job does not decode", "invalid type: string \"a\", expected u64", "--any-kind"],
+        ),
         (&["submit", "sleep"], &["\"sleep\" job does not decode", "invalid type: null"]),
         (&["submit", "approval", r#"{"Aks": {}}"#], &["unknown variant `Aks`", "its states are Ask, "]),
         (&["submit", "approval", "7"], &["is not a state"]),
@@ -257,15 +260,27 @@ fn every_command_takes_an_id_or_kind_and_key() {
         assert!(sandbox.ok(&["priority", "3", name]).starts_with(&job), "{name}");
         assert!(sandbox.ok(&["audit", "--subject", name]).contains(&job), "{name}");
         // They know which job is meant, and that it is no workflow or has no branches.
-        for command in [&["fork", name, "--from-beginning"][..], &["diagram", name], &["branches", name], &["redrive", name]] {
+        for command in [
+            &["fork", name, "--from-beginning"][..],
+            &["diagram", name],
+            &["branches", name],
+            &["redrive", name],
+        ] {
             let ended = sandbox.run(command);
             let said = ended.stdout + &ended.stderr;
-            assert!(!said.contains("is not a job id") && !said.contains("several jobs"), "{command:?}: {said}");
+            assert!(
+                !said.contains("is not a job id") && !said.contains("several jobs"),
+                "{command:?}: {said}"
+            );
         }
     }
     assert_eq!(sandbox.show("sleep/both")["id"], other.as_str());
     assert_eq!(sandbox.show("noop/both")["id"], twin.as_str());
-    let both = [format!("noop/both ({twin})"), format!("sleep/both ({other})"), "write kind/key or the id".to_owned()];
+    let both = [
+        format!("noop/both ({twin})"),
+        format!("sleep/both ({other})"),
+        "write kind/key or the id".to_owned(),
+    ];
     let both: Vec<&str> = both.iter().map(String::as_str).collect();
     sandbox.refuses(&[
         (&["show", "both"], &both),
@@ -283,7 +298,11 @@ fn top_jobs_are_listed_and_cancelled_without_their_children() {
     let list = sandbox.ok(&["jobs", "--top"]);
     assert!(list.contains(&parent) && !list.contains(&child), "{list}");
     let preview = sandbox.json(&["cancel", "--top", "--dry-run", "--json"]);
-    assert_eq!((&preview["matching"], &preview["sample"][0]["id"]), (&1.into(), &parent.as_str().into()), "{preview}");
+    assert_eq!(
+        (&preview["matching"], &preview["sample"][0]["id"]),
+        (&1.into(), &parent.as_str().into()),
+        "{preview}"
+    );
     sandbox.ok(&["cancel", "--top", "--yes"]);
     assert_eq!((sandbox.state(&parent).as_str(), sandbox.state(&child).as_str()), ("cancelled", "scheduled"));
     assert!(sandbox.ok(&["audit"]).contains("top=true"));

@@ -171,9 +171,13 @@ fn a_queue_that_a_kind_uses_and_nobody_serves_is_a_warning_at_start_and_in_the_d
     let submitted = sandbox.finish(sandbox.command_of(&built, &["submit", "shout", r#"{"text": "a"}"#]));
     assert_eq!(submitted.code, 0, "{submitted:?}");
     let other = start("other");
-    let advice = "add `.queue(\"voices\", Pool::slots(4))` to the program, or start a worker with `--queue voices=4`";
+    let advice =
+        "add `.queue(\"voices\", Pool::slots(4))` to the program, or start a worker with `--queue voices=4`";
     let found = "no live worker serves queue voices, which kind shout uses; 1 job waits in it";
-    assert_contains(&doctor(), &[&format!("warn  unserved    {found}; {advice}"), "`commands jobs --queue voices`"]);
+    assert_contains(
+        &doctor(),
+        &[&format!("warn  unserved    {found}; {advice}"), "`commands jobs --queue voices`"],
+    );
     assert_contains(&log_of(other), &["WARN", "no live worker serves this queue", "voices", "shout", advice]);
     let voices = start("voices");
     let helper = start("other");

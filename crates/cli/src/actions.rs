@@ -9,7 +9,8 @@ use std::{process::ExitCode, sync::atomic::Ordering, time::Duration};
 use anyhow::bail;
 use serde_json::{Value, json};
 use windlass::{
-    BulkProgress, ControlOutcome, Engine, Error, JobAction, JobId, Preview, State, operate::views, store::Inspect,
+    BulkProgress, ControlOutcome, Engine, Error, JobAction, JobId, Preview, State, operate::views,
+    store::Inspect,
 };
 
 use crate::{

@@ -15,7 +15,8 @@ pub const GRACE: Duration = Duration::from_secs(10);
 /// Acts in someone's name; made by [`Operator::control`].
 ///
 /// An action on one job that does not exist is [`Error::NoSuchJob`]. Everything else that keeps an action from being done is a
-/// [`ControlOutcome`].
+/// [`ControlOutcome`], of which [`ControlOutcome::accepted`] makes an error. What cannot be refused, such as setting a limit, returns
+/// whether it changed anything.
 #[derive(Clone)]
 pub struct Control {
     operator: Operator,
@@ -140,19 +141,19 @@ impl Control {
         Fork::new(self.operator.clone(), self.actor.clone())
     }
 
-    /// Pauses a queue: none of its jobs is claimed until it is resumed.
-    pub async fn pause_queue(&self, queue: &str) -> Result<ControlOutcome, Error> {
-        self.administer(&AdminAction::PauseQueue(queue.to_owned())).await
+    /// Pauses a queue: none of its jobs is claimed until it is resumed. Returns whether that changed anything.
+    pub async fn pause_queue(&self, queue: &str) -> Result<bool, Error> {
+        self.set(&AdminAction::PauseQueue(queue.to_owned())).await
     }
 
-    /// Resumes a paused queue.
-    pub async fn resume_queue(&self, queue: &str) -> Result<ControlOutcome, Error> {
-        self.administer(&AdminAction::ResumeQueue(queue.to_owned())).await
+    /// Resumes a paused queue. Returns whether that changed anything.
+    pub async fn resume_queue(&self, queue: &str) -> Result<bool, Error> {
+        self.set(&AdminAction::ResumeQueue(queue.to_owned())).await
     }
 
-    /// Creates a rate limit, or changes one while jobs wait for it.
-    pub async fn set_limit(&self, limit: RateLimit) -> Result<ControlOutcome, Error> {
-        self.administer(&AdminAction::Limit(limit)).await
+    /// Creates a rate limit, or changes one while jobs wait for it. Returns whether that changed anything.
+    pub async fn set_limit(&self, limit: RateLimit) -> Result<bool, Error> {
+        self.set(&AdminAction::Limit(limit)).await
     }
 
     /// Lifts a rate limit: its jobs start without paying until it is set again.
@@ -160,14 +161,14 @@ impl Control {
         self.administer(&AdminAction::Lift(name.to_owned())).await
     }
 
-    /// Sets how many jobs of a serial key run at once.
-    pub async fn set_slots(&self, key: &str, slots: u32) -> Result<ControlOutcome, Error> {
-        self.administer(&AdminAction::Slots { key: key.to_owned(), slots }).await
+    /// Sets how many jobs of a serial key run at once. Returns whether that changed anything.
+    pub async fn set_slots(&self, key: &str, slots: u32) -> Result<bool, Error> {
+        self.set(&AdminAction::Slots { key: key.to_owned(), slots }).await
     }
 
-    /// Creates or changes a schedule; `Engine::schedule` creates one from a task.
-    pub async fn set_schedule(&self, schedule: Schedule) -> Result<ControlOutcome, Error> {
-        self.administer(&AdminAction::Schedule(Box::new(schedule))).await
+    /// Creates or changes a schedule; `Engine::schedule` creates one from a task. Returns whether that changed anything.
+    pub async fn set_schedule(&self, schedule: Schedule) -> Result<bool, Error> {
+        self.set(&AdminAction::Schedule(Box::new(schedule))).await
     }
 
     /// Deletes a schedule; its jobs stay.
@@ -190,7 +191,12 @@ impl Control {
         self.administer(&AdminAction::Trigger(name.to_owned())).await
     }
 
-    /// Changes a queue, a rate limit, a serial key or a schedule.
+    /// Makes a change that is never refused. Returns whether anything was changed.
+    async fn set(&self, action: &AdminAction) -> Result<bool, Error> {
+        Ok(self.administer(action).await? == ControlOutcome::Done)
+    }
+
+    /// Changes a queue, a rate limit, a serial key or a schedule, and returns what happened.
     pub async fn administer(&self, action: &AdminAction) -> Result<ControlOutcome, Error> {
         let outcome = self.operator.store().control().administer(None, action, &self.actor).await?;
         self.operator.poke();
@@ -208,7 +214,7 @@ impl Control {
     ) -> Result<Pruned, Error> {
         let now = self.operator.inspect().clock().await?;
         let kind = kind.map(str::to_owned);
-        let mut prune = Prune { state, before: now.minus(age), kind, after: None, limit: 1_000 };
+        let mut prune = Prune { state, before: now - age, kind, after: None, limit: 1_000 };
         let mut total = Pruned::default();
         loop {
             let done = self.operator.store().prune(None, &prune).await?;
@@ -230,8 +236,7 @@ impl Control {
 
 /// How many of some cancelled jobs have ended, or were requested to end.
 fn ended(outcomes: &[ControlOutcome]) -> usize {
-    let is_ended = |outcome: &&ControlOutcome| {
-        matches!(outcome, ControlOutcome::Done | ControlOutcome::CancelRequested)
-    };
+    let is_ended =
+        |outcome: &&ControlOutcome| matches!(outcome, ControlOutcome::Done | ControlOutcome::CancelRequested);
     outcomes.iter().filter(is_ended).count()
 }

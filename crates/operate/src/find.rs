@@ -143,7 +143,9 @@ impl NotFound {
     fn to_text(&self) -> String {
         match self {
             NotFound::Format => "children of branches are named parent$branch$spawn_item".to_owned(),
-            NotFound::Parent(parent) => format!("no job has the id or the key {parent:?}, and it is not the kind/key of one"),
+            NotFound::Parent(parent) => {
+                format!("no job has the id or the key {parent:?}, and it is not the kind/key of one")
+            }
             NotFound::Branch(job, known) if known.is_empty() => format!("job {job} has no branches"),
             NotFound::Branch(job, known) => format!("job {job} has only the branches {}", known.join(", ")),
             NotFound::Spawn(known) => format!("the spawns of that branch are {}", known.join(", ")),

@@ -57,7 +57,8 @@ impl Operator {
 }
 
 fn ambiguous(name: &str, jobs: &[Summary]) -> Error {
-    let shown = |job: &Summary| format!("{}/{} ({})", job.kind, job.key.as_deref().unwrap_or_default(), job.id);
+    let shown =
+        |job: &Summary| format!("{}/{} ({})", job.kind, job.key.as_deref().unwrap_or_default(), job.id);
     let mut listed: Vec<String> = jobs.iter().take(LISTED).map(shown).collect();
     if jobs.len() > LISTED {
         listed.push("…".to_owned());

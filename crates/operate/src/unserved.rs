@@ -44,7 +44,9 @@ impl Operator {
 }
 
 /// The kinds that use each queue by default, both sorted.
-pub(crate) fn by_queue<'a>(default_queues: &'a HashMap<String, &'static str>) -> BTreeMap<&'a str, Vec<&'a str>> {
+pub(crate) fn by_queue<'a>(
+    default_queues: &'a HashMap<String, &'static str>,
+) -> BTreeMap<&'a str, Vec<&'a str>> {
     let mut queues: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for (kind, queue) in default_queues {
         queues.entry(queue).or_default().push(kind);
@@ -61,5 +63,7 @@ pub(crate) fn is_served(queue: &str, workers: &[WorkerView], now: Time) -> bool 
 
 /// What to write so that a queue is served.
 pub(crate) fn advice(queue: &str) -> String {
-    format!("add `.queue({queue:?}, Pool::slots(4))` to the program, or start a worker with `--queue {queue}=4`")
+    format!(
+        "add `.queue({queue:?}, Pool::slots(4))` to the program, or start a worker with `--queue {queue}=4`"
+    )
 }

@@ -225,10 +225,14 @@ fn failed(job: &Job, at: &str) -> Explanation {
             let first = "Serve it with code that decodes this state, or migrate its state";
             (Cause::Undecodable, "its state does not decode".into(), first)
         }
-        Reason::Undecodable => {
-            (Cause::Undecodable, "its input does not decode".into(), "Serve it with code that decodes this input")
+        Reason::Undecodable => (
+            Cause::Undecodable,
+            "its input does not decode".into(),
+            "Serve it with code that decodes this input",
+        ),
+        Reason::Expired => {
+            (Cause::Expired, "its deadline passed before it ended".into(), "If it is still wanted")
         }
-        Reason::Expired => (Cause::Expired, "its deadline passed before it ended".into(), "If it is still wanted"),
         Reason::Refused => (Cause::Refused, "the store refused its result".into(), fix),
         Reason::Diverged => {
             let why = "its code no longer matches its journal".into();
@@ -247,7 +251,7 @@ fn running(job: &Job, holds: &Holds, workers: &[WorkerView], now: Time) -> Vec<E
     let mut causes = Vec::new();
     if let Some(cancel) = &holds.cancel_requested {
         let end = match cancel.deadline_at > now {
-            true => format!("in {} at the latest", span(cancel.deadline_at.since(now))),
+            true => format!("in {} at the latest", span(cancel.deadline_at - now)),
             false => "at the next poll of a worker".to_owned(),
         };
         let because = format!(
@@ -265,9 +269,13 @@ fn running(job: &Job, holds: &Holds, workers: &[WorkerView], now: Time) -> Vec<E
         causes.push(Explanation(Cause::WorkerLost, because, hint.into()));
     }
     if causes.is_empty() {
-        let since = job.started_at.map(|at| format!(" for {}", span(now.since(at)))).unwrap_or_default();
+        let since = job.started_at.map(|at| format!(" for {}", span(now - at))).unwrap_or_default();
         let because = format!("It has been running on {name}{since}.");
-        causes.push(Explanation(Cause::Running, because, format!("Wait, or cancel it: `windlass cancel {id}`.")));
+        causes.push(Explanation(
+            Cause::Running,
+            because,
+            format!("Wait, or cancel it: `windlass cancel {id}`."),
+        ));
     }
     if let Some(pause) = &holds.paused {
         let Explanation(cause, because, hint) = paused(job, pause);
@@ -281,7 +289,7 @@ fn scheduled(job: &Job, holds: &Holds, workers: &[WorkerView], now: Time) -> Vec
     let mut causes: Vec<Explanation> = holds.paused.iter().map(|pause| paused(job, pause)).collect();
     let at = job.summary.due_at;
     let when = match at > now {
-        true => format!("at {at}, in {}", span(at.since(now))),
+        true => format!("at {at}, in {}", span(at - now)),
         false => format!("since {at}"),
     };
     let wait = format!("Wait, or cancel it: `windlass cancel {}`.", job.summary.id);
@@ -359,7 +367,7 @@ fn unpaid(rate: &RateHold, now: Time) -> Option<Explanation> {
         "Its rate limit {name:?} ({tokens} per {}, burst {burst}) has {cost} until {}, in {}.",
         span(*per),
         rate.affordable_at,
-        span(rate.affordable_at.since(now)),
+        span(rate.affordable_at - now),
     );
     let hint =
         format!("Wait, or raise the limit: `windlass limits set {name} {} …`.", tokens.saturating_mul(2));
@@ -386,7 +394,11 @@ fn unserved(job: &Job, workers: &[WorkerView], now: Time) -> Option<Explanation>
     }
     if kinds.peek().is_none() {
         let because = format!("No worker that serves queue {queue:?} knows the kind {kind:?}.");
-        return Some(Explanation(Cause::KindUnserved, because, "Start the program that registers this kind.".into()));
+        return Some(Explanation(
+            Cause::KindUnserved,
+            because,
+            "Start the program that registers this kind.".into(),
+        ));
     }
     if !kinds.any(|served| served.version == version) {
         let because =

@@ -355,7 +355,7 @@ fn wake_for_new(core: Option<&Core>, jobs: &[NewJob], outcomes: &[SubmitOutcome]
 fn wake_for(core: &Core, job: &NewJob) {
     let now = core.env.now();
     if let Some(at) = job.deadline_at {
-        core.timekeeper.set(at.since(now));
+        core.timekeeper.set(at - now);
     }
     match job.when {
         When::Now => {
@@ -364,6 +364,6 @@ fn wake_for(core: &Core, job: &NewJob) {
             }
         }
         When::After(delay) => core.timekeeper.set(delay),
-        When::At(at) => core.timekeeper.set(at.since(now)),
+        When::At(at) => core.timekeeper.set(at - now),
     }
 }

@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use serde::de::DeserializeOwned;
 use windlass_model::{
-    BranchPoll, BranchWatch, Epoch, Failure, Invalid, JobId, Limits, Location, NewJob, Payload, Reason, Schedule,
-    Settings, State, SubmitOutcome, Time, Unique, Unwind, WaitCondition, limits::clean_message,
+    BranchPoll, BranchWatch, Epoch, Failure, Invalid, JobId, Limits, Location, NewJob, Payload, Reason,
+    Schedule, Settings, State, SubmitOutcome, Time, Unique, Unwind, WaitCondition, limits::clean_message,
 };
 
 use crate::{AdminAction, Backlog, Error, Fork, JobAction, Prune, StageUpdate, StateCount, intern::Lane};

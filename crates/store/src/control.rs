@@ -253,6 +253,23 @@ pub enum ControlOutcome {
     Unknown,
 }
 
+impl ControlOutcome {
+    /// Makes an error of a refusal: `control.retry(job).await?.accepted()?`. What was so already is accepted.
+    pub fn accepted(self) -> Result<(), NotAccepted> {
+        match self {
+            ControlOutcome::Done | ControlOutcome::CancelRequested => Ok(()),
+            ControlOutcome::Created(_) | ControlOutcome::Already(_) => Ok(()),
+            ControlOutcome::Refused(why) => Err(NotAccepted(why)),
+            ControlOutcome::Unknown => Err(NotAccepted("there is nothing of this name".into())),
+        }
+    }
+}
+
+/// Why an action was not accepted.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("the action is refused: {0}")]
+pub struct NotAccepted(pub String);
+
 impl Actor {
     /// The failure that is stored with a job that this actor cancelled.
     pub fn failure(&self) -> Failure {

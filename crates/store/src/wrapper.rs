@@ -9,12 +9,12 @@ use windlass_model::{
 
 use crate::{
     Actor, AdminAction, Attempt, AuditEntry, AuditFilter, Backend, Backlog, Branch, BranchChild,
-    BranchChildFilter, BranchHealth, CancelRequest, ChildEnd, ChildGroup, ClaimBatch, ClaimOnSubmit, ClaimRequest,
-    Control, ControlOutcome, Database, Diagnose, Execution, Filter, Firing, Fork, Fut, Holds, Inspect, Job,
-    JobAction, JobEnd, LimitView, Maintenance, Miss, NewWorker, Now, OldestReady, PollReport, Prune, Pruned,
-    QueueView, ReapReport, ReapRequest, RenewRequest, Renewal, Replay, ScheduleView, SchemaState, SerialView,
-    SignalOutcome, SourceRow, StageUpdate, StateCount, Store, Summary, TableSource, TimerReport, Transition,
-    TransitionCount, Work, WorkerView,
+    BranchChildFilter, BranchHealth, CancelRequest, ChildEnd, ChildGroup, ClaimBatch, ClaimOnSubmit,
+    ClaimRequest, Control, ControlOutcome, Database, Diagnose, Execution, Filter, Firing, Fork, Fut, Holds,
+    Inspect, Job, JobAction, JobEnd, LimitView, Maintenance, Miss, NewWorker, Now, OldestReady, PollReport,
+    Prune, Pruned, QueueView, ReapReport, ReapRequest, RenewRequest, Renewal, Replay, ScheduleView,
+    SchemaState, SerialView, SignalOutcome, SourceRow, StageUpdate, StateCount, Store, Summary, TableSource,
+    TimerReport, Transition, TransitionCount, Work, WorkerView,
 };
 
 /// Declares [`Wrapper`] with every method of the traits, and implements the traits for every wrapper.

@@ -58,17 +58,17 @@ pub use windlass_env as env;
 pub use windlass_env::Env;
 pub use windlass_model as model;
 pub use windlass_model::{
-    Calendar, Failure, FailureClass, JobId, Merge, Payload, RateCharge, RateLimit, Reason, Retry, Serial, State, States,
-    Time, Unique,
+    Calendar, Failure, FailureClass, JobId, Merge, Payload, RateCharge, RateLimit, Reason, Retry, Serial,
+    State, States, Time, Unique,
     calendar::{CatchUp, Overlap, Unit},
     failure::OnFailure,
     merge::{Share, percent},
 };
 pub use windlass_operate as operate;
 pub use windlass_operate::{
-    AwaitedChild, Broken, Bulk, BulkProgress, CallChange, Cause, ChangedCall, Check, Checked, Control, Fork, ForkProgress, GRACE,
-    Item, Items, Migrate, MigrateProgress, Preview, Redrive, RedriveProgress, SkipReason, Why, describe,
-    graph, why,
+    AwaitedChild, Broken, Bulk, BulkProgress, CallChange, Cause, ChangedCall, Check, Checked, Control, Fork,
+    ForkProgress, GRACE, Item, Items, Migrate, MigrateProgress, Preview, Redrive, RedriveProgress,
+    SkipReason, Why, describe, graph, why,
 };
 pub use windlass_runtime::{
     Attempt, Config, Counts, Handler, Policy, Pool, Retention, Running, Stage, Started, StepResult,

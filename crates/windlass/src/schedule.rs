@@ -10,7 +10,6 @@ use windlass_model::{
     calendar::{CatchUp, Overlap},
     job::digest,
 };
-use windlass_store::ControlOutcome;
 
 use crate::{Engine, Error, Kind};
 
@@ -56,7 +55,13 @@ impl<'a> Scheduling<'a> {
         let mut schedule = Schedule::new(name, calendar, kind, Payload::json(input.to_string().into_bytes()));
         schedule.queue = queue.into();
         schedule.stage = engine.stage(&schedule.kind.kind, &schedule.input.bytes);
-        Scheduling { engine, schedule: Ok(schedule), is_checked: true, author: "the program".into(), note: None }
+        Scheduling {
+            engine,
+            schedule: Ok(schedule),
+            is_checked: true,
+            author: "the program".into(),
+            note: None,
+        }
     }
 
     fn with(mut self, change: impl FnOnce(&mut Schedule)) -> Scheduling<'a> {
@@ -116,7 +121,8 @@ impl<'a> Scheduling<'a> {
 }
 
 impl<'a> IntoFuture for Scheduling<'a> {
-    type Output = Result<ControlOutcome, Error>;
+    /// Whether anything was changed.
+    type Output = Result<bool, Error>;
     type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send + 'a>>;
 
     fn into_future(self) -> Self::IntoFuture {

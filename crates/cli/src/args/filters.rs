@@ -69,7 +69,8 @@ impl Filters {
 
     /// The same filters in words, but the state.
     pub(crate) fn to_words(&self) -> String {
-        let words = |(name, value): (&str, &Option<String>)| Some(format!("{name} {}", out::plain(value.as_ref()?)));
+        let words =
+            |(name, value): (&str, &Option<String>)| Some(format!("{name} {}", out::plain(value.as_ref()?)));
         let mut all: Vec<String> = self.texts().into_iter().filter_map(words).collect();
         all.extend(self.version.map(|version| format!("version {version}")));
         all.extend(self.top.then(|| "without a parent".to_owned()));

@@ -147,7 +147,7 @@ pub(crate) fn list(jobs: &[Summary], block_items: &BTreeMap<JobId, u32>, now: Ti
 
 /// The detail that matters in the job's state.
 fn note(job: &Summary, now: Time) -> String {
-    let took = |at: Time| format!("after {}", durations::format(at.since(job.submitted_at)));
+    let took = |at: Time| format!("after {}", durations::format(at - job.submitted_at));
     match (job.state, job.reason, job.finished_at) {
         (State::Scheduled, ..) => format!("due {}", durations::relative(job.due_at, now)),
         (State::Failed, Some(reason), _) => reason.to_string(),

@@ -270,7 +270,7 @@ async fn warn_without_worker(engine: &Engine, program: &Program) {
 
 fn time_or_duration(text: &str) -> Result<Time, String> {
     if let Ok(duration) = durations::parse(text) {
-        return Ok(Time::from_system(SystemTime::now()).plus(duration));
+        return Ok(Time::from_system(SystemTime::now()) + duration);
     }
     text.parse().map_err(|why| format!("{why}, or as a duration from now like 2h"))
 }

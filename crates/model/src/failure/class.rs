@@ -96,7 +96,8 @@ mod tests {
     #[test]
     fn a_retry_rule_takes_a_class() {
         let retry = Retry::rules().on(FailureClass::Timeout, 2);
-        let outcome = |class: FailureClass<'static>| retry.outcome(Failure::retry("x").class(class), &[], 0.0);
+        let outcome =
+            |class: FailureClass<'static>| retry.outcome(Failure::retry("x").class(class), &[], 0.0);
         assert!(matches!(outcome(FailureClass::Timeout), Outcome::Retry { .. }));
         assert!(matches!(outcome(FailureClass::Panic), Outcome::Failed { .. }));
     }

@@ -89,7 +89,7 @@ impl Backlog {
         let Some(due) = self.oldest_ready.iter().map(|oldest| oldest.due_at).min() else {
             return Finding::ok("backlog", "no job is ready");
         };
-        let (ready, waits) = (self.count(State::Ready), self.now.since(due));
+        let (ready, waits) = (self.count(State::Ready), self.now - due);
         let found = format!("{} ready, the oldest for {}", text::thousands(ready), text::duration(waits));
         let finding = match waits < LONG_WAIT {
             true => Finding::ok("backlog", found),
@@ -172,7 +172,7 @@ mod tests {
     }
 
     fn oldest(kind: &str, seconds: u64) -> OldestReady {
-        let due_at = NOW.minus(Duration::from_secs(seconds));
+        let due_at = NOW - Duration::from_secs(seconds);
         OldestReady { queue: "default".into(), kind: kind.into(), version: 1, due_at }
     }
 
@@ -200,14 +200,14 @@ mod tests {
             found(&parked)[0],
             (Verdict::Warn, "workers", "none is alive, and 2 jobs wait".to_owned())
         );
-        let lapsed = Backlog { workers: vec![worker("smith", NOW.minus(LONG_WAIT), &[])], ..parked };
+        let lapsed = Backlog { workers: vec![worker("smith", NOW - LONG_WAIT, &[])], ..parked };
         assert_eq!(found(&lapsed)[0].2, "1 stopped renewing (smith)");
     }
 
     #[test]
     fn an_old_backlog_and_kinds_that_nobody_serves_are_warnings() {
         let backlog = Backlog {
-            workers: vec![worker("smith", NOW.plus(LONG_WAIT), &[("mail", 1)])],
+            workers: vec![worker("smith", NOW + LONG_WAIT, &[("mail", 1)])],
             state_counts: vec![count(State::Ready, 2_000), count(State::Failed, 1)],
             oldest_ready: vec![oldest("mail", 5), oldest("report", 300)],
             suspects: 3,

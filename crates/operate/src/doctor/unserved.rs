@@ -41,8 +41,7 @@ impl Unserved<'_> {
 
     fn queue(&self, queue: &str, kinds: &BTreeSet<&str>) -> Finding {
         let waits = |count: &&StateCount| {
-            count.queue == queue
-                && matches!(count.state, State::Ready | State::Scheduled | State::Waiting)
+            count.queue == queue && matches!(count.state, State::Ready | State::Scheduled | State::Waiting)
         };
         let waiting: u64 = self.state_counts.iter().filter(waits).map(|count| count.jobs).sum();
         let names: Vec<&str> = kinds.iter().copied().collect();
@@ -64,7 +63,7 @@ impl Unserved<'_> {
         let finding = finding.number("waiting", waiting);
         let oldest = self.oldest_ready.iter().filter(|oldest| oldest.queue == queue);
         match oldest.map(|oldest| oldest.due_at).min() {
-            Some(due) => finding.seconds("oldest_seconds", self.now.since(due)),
+            Some(due) => finding.seconds("oldest_seconds", self.now - due),
             None => finding,
         }
     }
@@ -80,12 +79,13 @@ impl Unserved<'_> {
             })
         };
         let mut stuck: BTreeMap<(&str, &str, i32), Time> = BTreeMap::new();
-        for oldest in self.oldest_ready.iter().filter(|oldest| !is_unserved(&oldest.queue) && !serves(oldest)) {
+        for oldest in self.oldest_ready.iter().filter(|oldest| !is_unserved(&oldest.queue) && !serves(oldest))
+        {
             let since = stuck.entry((&oldest.queue, &oldest.kind, oldest.version)).or_insert(oldest.due_at);
             *since = oldest.due_at.min(*since);
         }
         let finding = |((queue, kind, version), due): ((&str, &str, i32), Time)| {
-            let waits = self.now.since(due);
+            let waits = self.now - due;
             let version = if version == 1 { String::new() } else { format!(" v{version}") };
             let found = format!(
                 "no live worker serves kind {kind}{version} in queue {queue}, and a job has waited for {}",
@@ -129,30 +129,44 @@ mod tests {
         let count = |state, jobs| StateCount { queue: "voices".into(), kind: "speak".into(), state, jobs };
         let state_counts = [count(State::Ready, 2), count(State::Scheduled, 1), count(State::Done, 9)];
         let (oldest_ready, now) = (ready, NOW);
-        let unserved =
-            Unserved { workers, state_counts: &state_counts, oldest_ready, default_queues: &default_queues, now };
+        let unserved = Unserved {
+            workers,
+            state_counts: &state_counts,
+            oldest_ready,
+            default_queues: &default_queues,
+            now,
+        };
         let text = |finding: Finding| (finding.found, finding.advice.unwrap_or_default());
         unserved.judge().into_iter().map(text).collect()
     }
 
     #[test]
     fn a_queue_that_a_registered_kind_uses_and_nobody_serves_is_named() {
-        let live = |queue: &str| worker(queue, NOW.plus(Duration::from_secs(9)));
+        let live = |queue: &str| worker(queue, NOW + Duration::from_secs(9));
         let found = judge(&[live("default")], &[]);
-        assert_eq!(found[0].0, "no live worker serves queue voices, which kind speak uses; 3 jobs wait in it");
-        assert!(found[0].1.starts_with("add `.queue(\"voices\", Pool::slots(4))` to the program"), "{found:?}");
-        assert!(found[0].1.contains("`--queue voices=4`; `windlass jobs --queue voices` lists them"), "{found:?}");
+        assert_eq!(
+            found[0].0,
+            "no live worker serves queue voices, which kind speak uses; 3 jobs wait in it"
+        );
+        assert!(
+            found[0].1.starts_with("add `.queue(\"voices\", Pool::slots(4))` to the program"),
+            "{found:?}"
+        );
+        assert!(
+            found[0].1.contains("`--queue voices=4`; `windlass jobs --queue voices` lists them"),
+            "{found:?}"
+        );
         assert_eq!(found.len(), 1, "{found:?}");
         assert_eq!(judge(&[live("default"), live("voices")], &[]), []);
-        let lapsed = worker("voices", NOW.minus(Duration::from_secs(1)));
+        let lapsed = worker("voices", NOW - Duration::from_secs(1));
         assert_eq!(judge(&[live("default"), lapsed], &[]), found, "a dead worker serves nothing");
     }
 
     #[test]
     fn ready_jobs_of_one_unserved_queue_are_one_finding() {
-        let live = worker("default", NOW.plus(Duration::from_secs(9)));
+        let live = worker("default", NOW + Duration::from_secs(9));
         let ready = |queue: &str, kind: &str| {
-            let due_at = NOW.minus(Duration::from_secs(300));
+            let due_at = NOW - Duration::from_secs(300);
             OldestReady { queue: queue.into(), kind: kind.into(), version: 1, due_at }
         };
         let ready = [ready("voices", "sing"), ready("voices", "speak"), ready("default", "report")];

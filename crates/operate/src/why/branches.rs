@@ -62,7 +62,7 @@ fn full(job: &Job, branch: &Branch) -> Explanation {
 
 fn merging(job: &Job, waiting: &Waiting, branches: &[&Branch], merge: &Merge, now: Time) -> Explanation {
     let until = match waiting.wait_until {
-        Some(until) if until > now => format!(" until {until}, in {}", span(until.since(now))),
+        Some(until) if until > now => format!(" until {until}, in {}", span(until - now)),
         Some(until) => format!(" until {until}, which has passed"),
         None => String::new(),
     };

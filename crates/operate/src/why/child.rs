@@ -2,9 +2,7 @@
 
 use serde::Serialize;
 use windlass_model::{JobId, Rev, State, Time, WaitCondition, branch::BRANCH_SIGNAL, wait::CHILD_SIGNAL};
-use windlass_store::{
-    Branch, BranchChildFilter, ChildGroup, ChildStates, Holds, Job, Summary, WorkerView,
-};
+use windlass_store::{Branch, BranchChildFilter, ChildGroup, ChildStates, Holds, Job, Summary, WorkerView};
 use windlass_workflow::Error;
 
 use super::{Cause, Why, branches, explain};
@@ -109,11 +107,7 @@ impl Operator {
     }
 
     /// Of each awaited branch: an unsuccessful child, if such children block its merge, and otherwise the live ones.
-    async fn children_of_branches(
-        &self,
-        parent: JobId,
-        branches: &[Branch],
-    ) -> Result<Vec<JobId>, Error> {
+    async fn children_of_branches(&self, parent: JobId, branches: &[Branch]) -> Result<Vec<JobId>, Error> {
         let mut candidates = Vec::new();
         for branch in branches.iter().filter(|branch| branch.watch.is_some()).take(BRANCHES) {
             if branches::is_blocked(branch) {

@@ -3,7 +3,9 @@
 use windlass_model::{State, Time, WaitCondition, branch::BRANCH_SIGNAL, wait::CHILD_SIGNAL};
 use windlass_store::{Branch, Holds, Job, UnreadableSignalView, Waiting, WorkerView};
 
-use super::{Cause, Explanation, branches, counted, is_alive, no_worker, paused, queue_paused, span, unserved};
+use super::{
+    Cause, Explanation, branches, counted, is_alive, no_worker, paused, queue_paused, span, unserved,
+};
 
 pub(super) fn causes(
     job: &Job,
@@ -23,9 +25,11 @@ pub(super) fn causes(
             causes.extend(awaited(job, waiting, branches, now));
             causes.extend(unreadable(job, waiting));
         }
-        None => {
-            causes.push(Explanation(Cause::Waiting, "It waits, and was woken just now.".into(), "Look again.".into()))
-        }
+        None => causes.push(Explanation(
+            Cause::Waiting,
+            "It waits, and was woken just now.".into(),
+            "Look again.".into(),
+        )),
     }
     causes.extend(holds.paused.iter().map(|pause| paused(job, pause)));
     causes.extend(queue_paused(job, holds));
@@ -57,14 +61,18 @@ fn unreadable(job: &Job, waiting: &Waiting) -> Option<Explanation> {
         "The signal {name:?} of {at} is unreadable: {why}. `windlass signal --drop {id} {number}` drops it; `windlass \
          signal --restore {id} {number}` restores it, once the code can decode it.{more}"
     );
-    Some(Explanation(Cause::SignalUnreadable, because, format!("See its payload: `windlass show {id} --json`.")))
+    Some(Explanation(
+        Cause::SignalUnreadable,
+        because,
+        format!("See its payload: `windlass show {id} --json`."),
+    ))
 }
 
 fn other(job: &Job, waiting: &Waiting, now: Time) -> Explanation {
     let id = job.summary.id;
     let stage = job.summary.stage.as_ref().map(|stage| format!("In {stage}, it")).unwrap_or("It".into());
     let until = match waiting.wait_until {
-        Some(until) if until > now => format!(" until {until}, in {}", span(until.since(now))),
+        Some(until) if until > now => format!(" until {until}, in {}", span(until - now)),
         Some(until) => format!(" until {until}, which has passed"),
         None => ", without a time limit".to_owned(),
     };
@@ -96,7 +104,11 @@ fn other(job: &Job, waiting: &Waiting, now: Time) -> Explanation {
             };
             if names.is_empty() {
                 let because = format!("{stage} sleeps{until}.");
-                return Explanation(Cause::Asleep, because, format!("Wait, or cancel it: `windlass cancel {id}`."));
+                return Explanation(
+                    Cause::Asleep,
+                    because,
+                    format!("Wait, or cancel it: `windlass cancel {id}`."),
+                );
             }
             let because = format!("{stage} waits for {what}{child}{until}.");
             let name = missing.first().or(names.first()).copied().unwrap_or("NAME");

@@ -13,7 +13,7 @@ use super::*;
 const NOW: Time = Time(1_800_000_000_000_000);
 
 fn later(seconds: u64) -> Time {
-    NOW.plus(Duration::from_secs(seconds))
+    NOW + Duration::from_secs(seconds)
 }
 
 fn id(number: u64) -> JobId {
@@ -43,7 +43,7 @@ fn job(state: State) -> Job {
         worker_deaths: 0,
         solo_crashes: 0,
         worker: (state == State::Running).then_some(WorkerId(7)),
-        started_at: (state == State::Running).then_some(NOW.minus(Duration::from_secs(90))),
+        started_at: (state == State::Running).then_some(NOW - Duration::from_secs(90)),
         deadline_at: None,
         parent: None,
         position: None,
@@ -106,7 +106,10 @@ fn ready(holds: Holds, workers: &[WorkerView]) -> Why {
 #[test]
 fn a_done_job_has_its_time() {
     let why = explained(&job(State::Done), &Holds::default(), &[]);
-    assert_eq!((why.cause, why.because.as_str()), (Cause::Done, "It was done at 2027-01-15T08:00:00.000000Z."));
+    assert_eq!(
+        (why.cause, why.because.as_str()),
+        (Cause::Done, "It was done at 2027-01-15T08:00:00.000000Z.")
+    );
 }
 
 #[test]
@@ -192,7 +195,7 @@ fn a_cancel_request_names_its_actor_and_deadline() {
 #[test]
 fn a_worker_that_stopped_renewing_is_lost() {
     let mut lapsed = worker("images", "resize", 2);
-    lapsed.lease_until = NOW.minus(Duration::from_secs(1));
+    lapsed.lease_until = NOW - Duration::from_secs(1);
     let mut dead = worker("images", "resize", 2);
     dead.alive = false;
     for workers in [vec![lapsed], vec![dead]] {
@@ -439,7 +442,11 @@ fn a_parked_job_also_lists_that_nobody_serves_it() {
     assert_eq!(why.cause, Cause::Signal);
     assert!(why.also.iter().any(|also| also.contains("knows version 2")), "{why:?}");
     assert!(why.also.iter().any(|also| also.contains("paused by ada")), "{why:?}");
-    assert_eq!(explained(&job, &holds, &[]).cause, Cause::NoWorker, "its wait has timed out, and no worker runs");
+    assert_eq!(
+        explained(&job, &holds, &[]).cause,
+        Cause::NoWorker,
+        "its wait has timed out, and no worker runs"
+    );
     job.summary.state = State::Ready;
     job.summary.stage = Some("A".into());
     let why = explained(&job, &Holds::default(), &[worker("images", "resize", 1)]);
@@ -619,7 +626,10 @@ fn a_row_that_cannot_be_decoded_comes_first() {
     assert_eq!(why.because, format!("It fails when it is claimed next, because {fault}."));
     assert_eq!(why.also.len(), 2, "what else holds it: {:?}", why.also);
     let why = explained(&broken(State::Failed), &Holds::default(), &[]);
-    assert_eq!((why.cause, why.because), (Cause::Undecodable, format!("It cannot be retried, because {fault}.")));
+    assert_eq!(
+        (why.cause, why.because),
+        (Cause::Undecodable, format!("It cannot be retried, because {fault}."))
+    );
     assert!(why.hint.ends_with(&format!("`windlass retry {}`.", id(1))));
     assert_eq!(explained(&broken(State::Done), &Holds::default(), &[]).cause, Cause::Done);
 }

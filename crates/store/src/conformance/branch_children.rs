@@ -6,7 +6,9 @@ use windlass_model::{
 };
 
 use super::{branch_kit::*, kit::*};
-use crate::{AdminAction, BranchChildFilter, ChildGroup, ChildPosition, ChildStates, JobEnd, Prune, TIMER_GATE};
+use crate::{
+    AdminAction, BranchChildFilter, ChildGroup, ChildPosition, ChildStates, JobEnd, Prune, TIMER_GATE,
+};
 
 pub async fn branches_of_two_jobs_with_the_same_number_are_separate(store: Handle) {
     let (first, _) = parent_with_children(&store, children(2, 2)).await;
@@ -136,12 +138,8 @@ pub async fn a_child_shows_its_position_in_its_branch(store: Handle) {
     let one = BranchPosition { branch: BRANCH, spawn: 1, item: String::new(), items: 1 };
     let single = NewJob { branch_position: Some(Box::new(one)), ..self::job(2) };
     let all = vec![single, branch_child(3, BRANCH), block(4, 9), self::job(5)];
-    apply(
-        &store,
-        1,
-        with_step(change(me, &job, Outcome::Wait(Wait::YIELD)), branch_writes(vec![open], all)),
-    )
-    .await;
+    apply(&store, 1, with_step(change(me, &job, Outcome::Wait(Wait::YIELD)), branch_writes(vec![open], all)))
+        .await;
     let position = |spawn: &str, item: &str, items| ChildPosition {
         branch: BRANCH,
         name: "all".into(),

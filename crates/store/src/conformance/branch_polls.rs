@@ -24,7 +24,7 @@ async fn last_poll(store: &Handle) -> BranchPoll {
 /// [`CANCEL_AGAIN`].
 fn cancels(now: u64, branches: &[BranchNo]) -> PollReport {
     let to_cancel = branches.iter().map(|number| (id(1), *number)).collect::<Vec<_>>();
-    let next_at = t(now).plus(CANCEL_AGAIN);
+    let next_at = t(now) + CANCEL_AGAIN;
     PollReport {
         polled: to_cancel.len(),
         to_cancel,

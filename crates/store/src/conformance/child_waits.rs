@@ -102,8 +102,7 @@ pub async fn a_wait_for_no_children_ends_at_once(store: Handle) {
     let with_key = |n| NewJob { key: Some("k".into()), ..job(n) };
     submit(&store, &[with_key(20)]).await;
     let same = [with_key(21), job(20)];
-    apply(&store, 3, with_step(change(me, &parent, wait_for_children(&parent)), spawn_children(&same)))
-        .await;
+    apply(&store, 3, with_step(change(me, &parent, wait_for_children(&parent)), spawn_children(&same))).await;
     assert_eq!(pending(&store).await, (0, State::Ready));
 }
 

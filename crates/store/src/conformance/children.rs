@@ -1,7 +1,8 @@
 //! Children that a step spawns: which are put in, how they are listed, and how long they are kept.
 
 use windlass_model::{
-    BranchNo, ClaimedJob, CommitOutcome, JobId, NewJob, Outcome, Reason, Rev, State, StepWrites, Unique, WorkerId,
+    BranchNo, ClaimedJob, CommitOutcome, JobId, NewJob, Outcome, Reason, Rev, State, StepWrites, Unique,
+    WorkerId,
 };
 
 use super::kit::*;
@@ -93,12 +94,8 @@ pub async fn a_child_does_not_take_the_unique_name_of_its_parent(store: Handle) 
     apply(&store, 2, with_step(change(me, &first, retry(secs(0), &[])), spawn_children(&[named(2)]))).await;
     assert_eq!(state(&store, id(1)).await, State::Ready, "the parent still holds its unique name");
     let again = claim_one(&store, 3, me, 2).await;
-    apply(
-        &store,
-        4,
-        with_step(change(me, &again, wait_for_signal("go", None)), spawn_children(&[named(3)])),
-    )
-    .await;
+    apply(&store, 4, with_step(change(me, &again, wait_for_signal("go", None)), spawn_children(&[named(3)])))
+        .await;
     assert_eq!(state(&store, id(1)).await, State::Waiting);
     assert_eq!(list(&store, all_jobs()).await.len(), 1);
 }

@@ -199,8 +199,7 @@ pub async fn a_job_in_any_state_can_be_forked(store: Handle) {
     submit(&store, &jobs(1, 5)).await;
     let claimed = claim(&store, at(0), &claim_request(me, 1, 9)).await;
     for (job, outcome) in claimed.iter().zip(outcomes) {
-        apply(&store, 1, with_step(change(me, job, outcome), journal_writes(vec![entry(0, "a", "x")])))
-            .await;
+        apply(&store, 1, with_step(change(me, job, outcome), journal_writes(vec![entry(0, "a", "x")]))).await;
     }
     let forks: Vec<Fork> =
         (1..=5).map(|n| Fork { from: id(n), id: id(n + 20), before: 1, key: None }).collect();

@@ -85,7 +85,9 @@ pub async fn counts_obey_the_filter(store: Handle) {
         let counts = store.inspect().count_jobs(&filter, 1_000).await.expect("counted");
         // What is counted is what is listed, whichever page.
         let mut listed: BTreeMap<State, u64> = BTreeMap::new();
-        for job in store.inspect().jobs(&Filter { before: None, limit: 99, ..filter.clone() }).await.expect("jobs") {
+        for job in
+            store.inspect().jobs(&Filter { before: None, limit: 99, ..filter.clone() }).await.expect("jobs")
+        {
             *listed.entry(job.state).or_default() += 1;
         }
         assert_eq!(counts, listed, "{filter:?}");
@@ -106,7 +108,10 @@ pub async fn counts_obey_the_filter(store: Handle) {
         assert_eq!(count(Filter { state: Some(state), top: true, ..all_jobs() }).await, [(state, 2)]);
     }
     assert_eq!(count(Filter { kind: Some("other".into()), ..all_jobs() }).await.len(), State::ALL.len());
-    assert_eq!(count(Filter { queue: Some("bulk".into()), tag: Some("first".into()), ..all_jobs() }).await, []);
+    assert_eq!(
+        count(Filter { queue: Some("bulk".into()), tag: Some("first".into()), ..all_jobs() }).await,
+        []
+    );
     assert_eq!(count(Filter { stage: Some("Ship".into()), ..all_jobs() }).await, [(State::Ready, 1)]);
     assert_eq!(count(Filter { version: Some(7), ..all_jobs() }).await, []);
     assert_eq!(count(Filter { key: Some("key 3".into()), ..all_jobs() }).await, [(State::Ready, 1)]);

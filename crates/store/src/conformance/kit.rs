@@ -37,7 +37,7 @@ pub fn secs(n: u64) -> Duration {
 
 /// The time `n` seconds after [`BEGIN`].
 pub fn t(n: u64) -> Time {
-    BEGIN.plus(secs(n))
+    BEGIN + secs(n)
 }
 
 /// The same, as the calls of the store take it.
@@ -377,7 +377,10 @@ pub async fn act_on_job(store: &Handle, now: u64, n: u32, action: JobAction) -> 
 /// Acts on the `n`th job, which must be possible and needed.
 pub async fn must_act(store: &Handle, now: u64, n: u32, action: JobAction) {
     let outcome = act_on_job(store, now, n, action).await;
-    assert!(matches!(outcome, ControlOutcome::Done | ControlOutcome::CancelRequested), "job {n}: {outcome:?}");
+    assert!(
+        matches!(outcome, ControlOutcome::Done | ControlOutcome::CancelRequested),
+        "job {n}: {outcome:?}"
+    );
 }
 
 /// The actor that the audit log names.

@@ -9,7 +9,7 @@ pub async fn a_worker_is_registered_once(store: Handle) {
     let one = worker(&store, 1).await;
     assert!(!store.register_worker(at(5), &new_worker(1)).await.expect("register"));
     let workers = store.inspect().workers().await.expect("workers");
-    assert_eq!((workers.len(), workers[0].lease_until), (1, t(0).plus(LEASE)), "the first keeps its lease");
+    assert_eq!((workers.len(), workers[0].lease_until), (1, t(0) + LEASE), "the first keeps its lease");
     reap(&store, 6, one).await;
     assert!(
         !store.register_worker(at(7), &new_worker(1)).await.expect("register"),
@@ -22,7 +22,7 @@ pub async fn a_renewal_extends_the_lease(store: Handle) {
     let one = worker(&store, 1).await;
     assert_eq!(reports_lapsed(&renew(&store, 100, one).await), Some(false));
     let workers = store.inspect().workers().await.expect("workers");
-    assert_eq!((workers[0].lease_until, workers[0].alive), (t(100).plus(LEASE), true));
+    assert_eq!((workers[0].lease_until, workers[0].alive), (t(100) + LEASE, true));
     let short = RenewRequest { lease: secs(3), ..renew_request(one) };
     assert_eq!(reports_lapsed(&store.renew(at(101), &short).await.expect("renew")), Some(false));
     let workers = store.inspect().workers().await.expect("workers");

@@ -140,7 +140,7 @@ pub async fn keys_and_ids_stay_taken_after_a_job_has_ended(store: Handle) {
 pub async fn a_job_due_in_the_past_is_ready_and_one_due_later_is_scheduled(store: Handle) {
     let when = |n, when| NewJob { when, ..job(n) };
     let batch = [
-        when(1, When::At(t(0).minus(secs(50)))),
+        when(1, When::At(t(0) - secs(50))),
         when(2, When::At(t(0))),
         when(3, When::At(t(50))),
         when(4, When::At(Time(i64::MIN))),
@@ -177,10 +177,10 @@ pub async fn the_longest_delay_and_the_latest_time_are_kept(store: Handle) {
     batch[0].when = When::After(limits::MAX_DELAY);
     (batch[1].when, batch[1].deadline_at) = (When::At(Time::MAX), Some(Time::MAX));
     submit(&store, &batch).await;
-    assert_eq!(view(&store, id(1)).await.summary.due_at, t(0).plus(limits::MAX_DELAY));
+    assert_eq!(view(&store, id(1)).await.summary.due_at, t(0) + limits::MAX_DELAY);
     let last = view(&store, id(2)).await;
     assert_eq!((last.summary.due_at, last.deadline_at), (Time::MAX, Some(Time::MAX)));
-    assert_eq!(fire_timers(&store, 1, 9).await.next_at, Some(t(0).plus(limits::MAX_DELAY)));
+    assert_eq!(fire_timers(&store, 1, 9).await.next_at, Some(t(0) + limits::MAX_DELAY));
 }
 
 pub async fn a_job_claimed_at_submit_belongs_to_its_submitter(store: Handle) {

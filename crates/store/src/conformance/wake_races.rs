@@ -292,8 +292,7 @@ pub async fn concurrent_polls_poll_each_branch_once(store: Handle) {
     for number in 0..20 {
         let watch = Some(BranchWatch { ended: Some(1), ..BranchWatch::default() });
         let open = BranchUpdate { watch, ..open_branch(BranchNo(number), "some") };
-        apply(&store, 1, with_step(change(me, &job, Outcome::Next), branch_writes(vec![open], vec![])))
-            .await;
+        apply(&store, 1, with_step(change(me, &job, Outcome::Next), branch_writes(vec![open], vec![]))).await;
         job = after_step(&job);
     }
     for now in [10, 100, 1_000] {

@@ -99,8 +99,7 @@ impl Inner {
             ChildGroup::Change(rev) => row.new.parent_rev == Some(rev),
         };
         let siblings = self.jobs.iter().rev();
-        let siblings =
-            siblings.filter(|(_, row)| row.new.parent == Some(parent) && branch_of(row) == branch);
+        let siblings = siblings.filter(|(_, row)| row.new.parent == Some(parent) && branch_of(row) == branch);
         let live = siblings.take(among).filter(|(_, row)| row.is_live() && is_wanted(row));
         live.map(|(id, _)| self.summary(*id)).collect()
     }

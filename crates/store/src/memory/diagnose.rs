@@ -25,7 +25,8 @@ impl Inner {
         let newest = failed.take(usize::try_from(cap).unwrap_or(usize::MAX));
         let is_handled = |row: &&Row| {
             let position = row.new.branch_position.as_ref().zip(row.new.parent);
-            let branch = position.and_then(|(position, parent)| self.branches.get(&(parent, position.branch)));
+            let branch =
+                position.and_then(|(position, parent)| self.branches.get(&(parent, position.branch)));
             branch.is_some_and(|branch| branch.merged)
         };
         newest.filter(|row| !is_handled(row)).count() as u64

@@ -4,9 +4,9 @@ use windlass_model::JournalEntry;
 
 use super::*;
 use crate::{
-    AuditFilter, Backlog, Branch, BranchChild, BranchChildFilter, ChildEnd, ChildGroup, Filter, Firing, Holds, Inspect,
-    Job, LimitView, Miss, QueueView, Replay, ScheduleView, SchemaState, SerialView, SourceRow, StateCount,
-    Summary, TableSource, TransitionCount, WorkerView,
+    AuditFilter, Backlog, Branch, BranchChild, BranchChildFilter, ChildEnd, ChildGroup, Filter, Firing,
+    Holds, Inspect, Job, LimitView, Miss, QueueView, Replay, ScheduleView, SchemaState, SerialView,
+    SourceRow, StateCount, Summary, TableSource, TransitionCount, WorkerView,
 };
 
 impl Inner {

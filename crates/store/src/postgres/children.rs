@@ -7,7 +7,8 @@ use super::{
     Postgres, SPAN, branch::read_counts, change_params::Param, conn::Conn, inspect::payload, poll::PAGE, sql,
 };
 use crate::{
-    Branch, BranchChild, BranchChildFilter, ChildEnd, ChildGroup, ChildPosition, ChildStates, Error, JobEnd, Summary,
+    Branch, BranchChild, BranchChildFilter, ChildEnd, ChildGroup, ChildPosition, ChildStates, Error, JobEnd,
+    Summary,
     columns::{self, CANCELLED, DONE, FAILED, LIVE},
 };
 

@@ -7,10 +7,10 @@ use windlass_model::{Epoch, JobId, JournalEntry, Location, Payload, Rev, Signal,
 
 use super::{Postgres, SPAN, change_params::Param, children::read_place, migrate, sql};
 use crate::{
-    Attempt, AuditEntry, AuditFilter, Backlog, Branch, BranchChild, BranchChildFilter, ChildEnd, ChildGroup, Error,
-    Filter, Firing, Fut, Holds, Inspect, Job, JobEnd, LimitView, Miss, QueueView, Replay, ScheduleView,
-    SchemaState, SerialView, SourceRow, StateCount, Summary, TableSource, Transition, TransitionCount,
-    WorkerView,
+    Attempt, AuditEntry, AuditFilter, Backlog, Branch, BranchChild, BranchChildFilter, ChildEnd, ChildGroup,
+    Error, Filter, Firing, Fut, Holds, Inspect, Job, JobEnd, LimitView, Miss, QueueView, Replay,
+    ScheduleView, SchemaState, SerialView, SourceRow, StateCount, Summary, TableSource, Transition,
+    TransitionCount, WorkerView,
     columns::{self, ALIVE},
 };
 
@@ -119,8 +119,20 @@ impl Postgres {
         let before = filter.before.map(|id| id.0);
         let limit = i64::try_from(filter.limit).unwrap_or(i64::MAX);
         let params: [Param<'_>; 14] = [
-            &SPAN, &before, &state, &is_ready, &is_scheduled, kind, queue, tag, key, stage, version, &is_parked,
-            top, &limit,
+            &SPAN,
+            &before,
+            &state,
+            &is_ready,
+            &is_scheduled,
+            kind,
+            queue,
+            tag,
+            key,
+            stage,
+            version,
+            &is_parked,
+            top,
+            &limit,
         ];
         let conn = self.conn().await?;
         let rows = conn.read(statements(filter).0, &params).await?;
@@ -133,7 +145,18 @@ impl Postgres {
         let Filter { kind, queue, tag, key, stage, version, top, .. } = filter;
         let before = None::<uuid::Uuid>;
         let params: [Param<'_>; 13] = [
-            &SPAN, &before, &state, &is_ready, &is_scheduled, kind, queue, tag, key, stage, version, &is_parked,
+            &SPAN,
+            &before,
+            &state,
+            &is_ready,
+            &is_scheduled,
+            kind,
+            queue,
+            tag,
+            key,
+            stage,
+            version,
+            &is_parked,
             top,
         ];
         let rows = self.conn().await?.read(statements(filter).1, &params).await?;

@@ -11,7 +11,8 @@ use super::{
     views::row_limit,
 };
 use crate::{
-    Branch, BranchChild, BranchChildFilter, ChildEnd, ChildGroup, ChildPosition, ChildStates, Error, JobEnd, Summary,
+    Branch, BranchChild, BranchChildFilter, ChildEnd, ChildGroup, ChildPosition, ChildStates, Error, JobEnd,
+    Summary,
     columns::{self, CANCELLED, FAILED},
 };
 

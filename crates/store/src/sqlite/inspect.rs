@@ -14,10 +14,10 @@ use super::{
     views,
 };
 use crate::{
-    Attempt, AuditEntry, AuditFilter, Backlog, Branch, BranchChild, BranchChildFilter, ChildEnd, ChildGroup, Error,
-    Filter, Firing, Fut, Holds, Inspect, Job, JobEnd, LimitView, Miss, QueueView, Replay, ScheduleView,
-    SchemaState, SerialView, SourceRow, StateCount, Summary, TableSource, Transition, TransitionCount,
-    WorkerView,
+    Attempt, AuditEntry, AuditFilter, Backlog, Branch, BranchChild, BranchChildFilter, ChildEnd, ChildGroup,
+    Error, Filter, Firing, Fut, Holds, Inspect, Job, JobEnd, LimitView, Miss, QueueView, Replay,
+    ScheduleView, SchemaState, SerialView, SourceRow, StateCount, Summary, TableSource, Transition,
+    TransitionCount, WorkerView,
     columns::{self, ALIVE},
 };
 
@@ -155,7 +155,20 @@ fn jobs(tx: &Tx<'_>, filter: &Filter) -> Result<Vec<Summary>, Error> {
     let (before, limit) = (filter.before.map(|id| *id.as_bytes()), views::row_limit(filter.limit));
     let mut statement = tx.prepare(statements(filter).0)?;
     let mut rows = statement.query(params![
-        SPAN, before, state, is_ready, is_scheduled, kind, queue, tag, key, stage, version, is_parked, top, limit,
+        SPAN,
+        before,
+        state,
+        is_ready,
+        is_scheduled,
+        kind,
+        queue,
+        tag,
+        key,
+        stage,
+        version,
+        is_parked,
+        top,
+        limit,
     ])?;
     let mut summaries = Vec::new();
     while let Some(row) = rows.next()? {
@@ -169,7 +182,19 @@ fn count_jobs(tx: &Tx<'_>, filter: &Filter, cap: u64) -> Result<BTreeMap<State, 
     let Filter { kind, queue, tag, key, stage, version, top, .. } = filter;
     let before = None::<[u8; 16]>;
     let params = params![
-        SPAN, before, state, is_ready, is_scheduled, kind, queue, tag, key, stage, version, is_parked, top,
+        SPAN,
+        before,
+        state,
+        is_ready,
+        is_scheduled,
+        kind,
+        queue,
+        tag,
+        key,
+        stage,
+        version,
+        is_parked,
+        top,
     ];
     let counts = tx.query_all(statements(filter).1, params, |row| {
         let location = Location { is_ready: row.get(1)?, is_scheduled: row.get(2)?, is_parked: row.get(3)? };

@@ -115,7 +115,10 @@ async fn a_machine_names_the_child_it_waits_for(url: &str) {
     assert_eq!((cause, child.cause, child.state), (Cause::Children, Cause::QueueUnserved, State::Ready));
     assert_eq!((child.kind.as_str(), child.key.as_deref()), ("note", Some("second")));
     let text = child.to_text();
-    assert!(text.starts_with(&format!("Its child note {} (key \"second\") is ready: No worker", child.job)), "{text}");
+    assert!(
+        text.starts_with(&format!("Its child note {} (key \"second\") is ready: No worker", child.job)),
+        "{text}"
+    );
     engine.stop().await;
 }
 

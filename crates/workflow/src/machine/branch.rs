@@ -362,7 +362,7 @@ pub(super) async fn poll_merge(
             let branches = wanted.iter().zip(watches).map(update).collect();
             let consumed = attempt.job.inbox.iter().map(|signal| signal.number).collect();
             let step = StepWrites { consumed, branches, ..StepWrites::default() };
-            let timeout = until.map(|until| until.since(now));
+            let timeout = until.map(|until| until - now);
             return Ok(Some(StepResult::Commit {
                 step: Some(Box::new(step)),
                 outcome: Outcome::Wait(wait(timeout)),

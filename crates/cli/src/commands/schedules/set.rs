@@ -81,7 +81,10 @@ pub(super) async fn run(args: Args, program: &Program) -> anyhow::Result<ExitCod
     for tag in &args.tag {
         schedule = schedule.tag(tag);
     }
-    let outcome = args.actor.schedules(schedule).await?;
+    let outcome = match args.actor.schedules(schedule).await? {
+        true => ControlOutcome::Done,
+        false => ControlOutcome::Already("it is so already".into()),
+    };
     let now = engine.inspect().clock().await?;
     let done = match args.calendar.next_after(now) {
         Some(at) if outcome == ControlOutcome::Done => {

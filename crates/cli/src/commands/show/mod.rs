@@ -279,7 +279,7 @@ pub(crate) fn payload(payload: &Payload) -> String {
 
 fn attempts(history: &[Attempt], now: Time) -> String {
     let attempt = |(number, attempt): (usize, &Attempt)| {
-        let took = durations::format(attempt.ended_at.since(attempt.started_at));
+        let took = durations::format(attempt.ended_at - attempt.started_at);
         format!(
             "{:>2}  {} ({}), {took}, worker {}\n    {}\n",
             number + 1,

@@ -168,7 +168,7 @@ async fn an_output_that_is_too_large_fails_only_its_own_job(url: &str) {
 
 async fn a_job_that_has_not_ended_at_its_deadline_fails(url: &str) {
     let engine = started(url).await;
-    let soon = Time::from_system(std::time::SystemTime::now()).plus(Duration::from_millis(150));
+    let soon = Time::from_system(std::time::SystemTime::now()) + Duration::from_millis(150);
     let running = engine.submit(Do(Act::Hang)).deadline(soon).await.expect("submitted");
     let waiting =
         engine.submit(Do(Act::Return(1))).queue("unserved").deadline(soon).await.expect("submitted");
@@ -181,7 +181,7 @@ async fn a_job_that_has_not_ended_at_its_deadline_fails(url: &str) {
 
 async fn a_job_past_its_deadline_is_not_started(url: &str) {
     let engine = engine(url).await.queue("default", Pool::slots(1));
-    let past = Time::from_system(std::time::SystemTime::now()).minus(Duration::from_secs(1));
+    let past = Time::from_system(std::time::SystemTime::now()) - Duration::from_secs(1);
     let job = engine.submit(Do(Act::Return(1))).deadline(past).await.expect("submitted");
     let engine = engine.start().await.expect("started");
     let error = job.result().await.expect_err("failed");
