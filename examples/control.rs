@@ -75,10 +75,10 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
 
     println!("pause and resume");
     let job = engine.submit(copy(1)).delay(Duration::from_millis(50)).await?;
-    control.clone().note("the disk is being changed").pause(job.id()).await?;
+    control.clone().note("the disk is being changed").pause(job.id()).await?.accepted()?;
     tokio::time::sleep(Duration::from_millis(200)).await;
     why(&engine, &job).await?;
-    control.resume(job.id()).await?;
+    control.resume(job.id()).await?.accepted()?;
     println!("  copied {} file", job.result().await?);
 
     println!("cancel a running job");

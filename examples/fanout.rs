@@ -9,7 +9,7 @@ use std::sync::{
     atomic::{AtomicBool, Ordering},
 };
 
-use windlass::prelude::*;
+use windlass::{Cause, prelude::*};
 
 /// The disk with the pictures: some cannot be read until it is fixed. The engine gives it to the tasks.
 #[derive(Default)]
@@ -113,9 +113,9 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     };
     println!("{} thumbnails are made, {} failed", thumbnails.counts.done, thumbnails.counts.failed);
     while let Some(why) = engine.why(id).await?
-        && why.cause != "done"
+        && why.cause != Cause::Done
     {
-        if why.cause == "blocked" {
+        if why.cause == Cause::Blocked {
             println!("why does the archive wait? {}", why.because);
             break;
         }

@@ -109,7 +109,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
 
     println!("a film is rendered:");
     // However often it polls, it fails after ten seconds.
-    let deadline = engine.inspect().clock().await?.plus(seconds(10));
+    let deadline = engine.inspect().clock().await? + seconds(10);
     let job = engine.submit(Render::Request { film: "holiday".into() }).deadline(deadline).await?;
     println!("  {}", job.result().await?);
 

@@ -183,6 +183,15 @@ fn redrive_a_blocked_branch(program: &Program<'_>) {
     );
     let why = sandbox.json(&["why", "orders", "--json"]);
     assert_eq!(why["cause"], "blocked", "{why}");
+    assert_eq!(
+        (&why["child"]["name"], &why["child"]["cause"]),
+        (&"orders$pieces$piece_9".into(), &"stopped".into()),
+        "{why}"
+    );
+    program.prints(
+        &["why", "orders"],
+        &["(orders$pieces$piece_9) is failed: It failed at ", "piece 9 is broken"],
+    );
     program.prints(&["show", "orders"], &["waits      for its branches", "\nbranches\n  BRANCH", &redrive]);
     assert_eq!(sandbox.json(&["show", "orders", "--json"])["branches"][0]["failed"], 4);
     program.prints(&["doctor"], &["1 branch waits for 4 unsuccessful children", &redrive]);
@@ -311,6 +320,11 @@ fn explain_unserved_children(program: &Program<'_>) {
     assert_eq!(why["cause"], "kind_unserved", "{why}");
     let why = sandbox.json(&["why", &id, "--json"]);
     assert_eq!(why["cause"], "branches", "{why}");
+    assert_eq!(
+        (&why["child"]["kind"], &why["child"]["cause"]),
+        (&"stranger".into(), &"kind_unserved".into()),
+        "{why}"
+    );
     until("the stall is explained", || {
         let page = sandbox.ok(&["branches", "strange", "--branch", "strangers"]);
         page.contains("stalled: no child ends. The first live one").then(|| {

@@ -70,9 +70,8 @@ fn filter(sandbox: &Sandbox, id: &str, foreign: &str) {
 }
 
 fn signal(sandbox: &Sandbox, id: &str) {
-    let by_key = ["--kind", "approval", "--key", "second"];
     // A signal of another name does not wake it; the command notes that.
-    let ended = sandbox.run(&[&["signal", "hello", "[1]"], &by_key[..]].concat());
+    let ended = sandbox.run(&["signal", "approval/second", "hello", "[1]"]);
     assert_eq!((ended.code, ended.stdout), (0, format!("{id} delivered\n")));
     assert!(ended.stderr.contains("waits for approve, reject and not for hello"), "{}", ended.stderr);
     let once = sandbox.json(&["signal", id, "hello", "-7", "--dedup", "a", "--json"]);
@@ -107,12 +106,7 @@ fn signal(sandbox: &Sandbox, id: &str) {
         (&["signal", id, "two words"], &["contains ' '"]),
         (&["signal", id, "go", "{"], &["the payload is not JSON"]),
         (&["signal", id, "go", "--dedup", ""], &["dedup id of the signal"]),
-        (&["signal", "go", "--key", "second"], &["--kind"]),
-        (&["signal", id, "go", "1", "--kind", "approval", "--key", "second"], &["both a job and --key"]),
-        (
-            &["signal", "go", "--kind", "approval", "--key", "third"],
-            &["no \"approval\" job has the key \"third\""],
-        ),
+        (&["signal", "approval/third", "go"], &["\"approval/third\" is not a job id", "or as kind/key"]),
         (&["submit", "approval", ASK, "--signal", "go={"], &["payload of the signal is not JSON"]),
         (&["diagram"], &["--kind"]),
         (&["diagram", UNKNOWN_JOB], &["there is no job"]),
@@ -172,7 +166,7 @@ fn drop_and_restore_unreadable_signals(sandbox: &Sandbox) {
     send();
     let second = unreadable(2)[1]["number"].to_string();
     assert_eq!(sandbox.ok(&["signal", "--drop", &id, &first]), format!("{id} signal {first} dropped\n"));
-    let by_key = ["signal", "--drop", "--kind", "approval", "--key", "third", &second, "--json"];
+    let by_key = ["signal", "--drop", "approval/third", &second, "--json"];
     assert_eq!(sandbox.json(&by_key)["outcome"], "done");
     unreadable(0);
     let log = sandbox.ok(&["audit"]);

@@ -68,8 +68,17 @@ fn a_job_is_submitted_listed_and_shown() {
     );
     assert!(lines[3].starts_with(&format!("{}  scheduled  noop   slow", later.trim())), "{list}");
     assert!(lines[4].starts_with(&format!("{id}  ready      sleep  default  one")), "{list}");
-    assert_eq!(sandbox.ok(&["jobs", "--tag", "blue"]), "1 scheduled · 1 ready\nno job matches\n");
-    assert!(sandbox.ok(&["jobs", "--queue", "slow"]).starts_with("queue slow: 1 scheduled\n"));
+    assert_eq!(sandbox.ok(&["jobs", "--tag", "blue"]), "no job matches\n");
+    for (filter, counts) in [
+        (&["--queue", "slow"][..], "queue slow: 1 scheduled\n"),
+        (&["--state", "ready"], "1 ready\n"),
+        (&["--tag", "red"], "tag red: 1 ready\n"),
+        (&["--key", "one", "--top"], "key one, without a parent: 1 ready\n"),
+        (&["--version", "1", "--limit", "1"], "version 1: 1 scheduled · 1 ready\n"),
+    ] {
+        let text = sandbox.ok(&[&["jobs"], filter].concat());
+        assert!(text.starts_with(counts), "{filter:?}: {text}");
+    }
 
     let page = sandbox.ok(&["show", id]);
     assert_contains(
@@ -114,6 +123,15 @@ fn an_error_says_what_is_wrong_and_what_to_do() {
     let cases: &[(&[&str], &[&str])] = &[
         (&["submit", "resize", "{}"], &["approval, exec, noop, reminder, sleep", "--any-kind"]),
         (&["submit", "noop", "{"], &["not JSON", "in quotes"]),
+        (
+            &["submit", "sleep", r#"{"ms": "a"}"#],
+            &["\"sleep\" job does not decode", "invalid type: string \"a\", expected u64", "--any-kind"],
+        ),
+        (&["submit", "sleep"], &["\"sleep\" job does not decode", "invalid type: null"]),
+        (&["submit", "approval", r#"{"Aks": {}}"#], &["unknown variant `Aks`", "its states are Ask, "]),
+        (&["submit", "approval", "7"], &["is not a state"]),
+        (&["submit", "reminder", "{}"], &["missing field `what`"]),
+        (&["schedules", "set", "s", "@daily", "--kind", "sleep"], &["\"sleep\" job does not decode"]),
         (&["submit", "noop", "--delay", "soon"], &["15s, 500ms"]),
         (&["submit", "noop", "--at", "tomorrow"], &["2026-11-15T08:00:00Z"]),
         (&["submit", "noop", "--deadline", "never"], &["duration from now"]),
@@ -221,4 +239,72 @@ fn the_schema_is_created_shown_and_removed() {
     assert_eq!(sandbox.json(&["migrate", "--status", "--json"])["version"], newest);
     assert!(sandbox.ok(&["migrate", "--to", "0", "--yes"]).contains("to no schema"));
     assert!(sandbox.fails(&["jobs"]).contains("windlass migrate"));
+}
+
+#[test]
+fn every_command_takes_an_id_or_kind_and_key() {
+    let sandbox = Sandbox::new();
+    let job = sandbox.submit(&["noop", "--key", "a/7", "--delay", "1h"]);
+    let other = sandbox.submit(&["sleep", r#"{"ms": 1}"#, "--key", "both", "--delay", "1h"]);
+    let twin = sandbox.submit(&["noop", "--key", "both", "--delay", "1h"]);
+    for name in [job.as_str(), "noop/a/7", "a/7"] {
+        let child = sandbox.submit(&["noop", "--parent", name, "--delay", "1h"]);
+        assert_eq!(sandbox.show(&child)["parent"], job.as_str(), "{name}");
+        assert_eq!(sandbox.show(name)["id"], job.as_str(), "{name}");
+        assert_eq!(sandbox.json(&["why", name, "--json"])["job"], job.as_str(), "{name}");
+        assert!(sandbox.ok(&["jobs", "--parent", name]).contains(&child), "{name}");
+        assert_eq!(sandbox.json(&["signal", name, "go", "--json"])["job"], job.as_str(), "{name}");
+        for action in ["pause", "resume", "cancel", "retry"] {
+            assert!(sandbox.ok(&[action, name]).starts_with(&job), "{action} {name}");
+        }
+        assert!(sandbox.ok(&["priority", "3", name]).starts_with(&job), "{name}");
+        assert!(sandbox.ok(&["audit", "--subject", name]).contains(&job), "{name}");
+        // They know which job is meant, and that it is no workflow or has no branches.
+        for command in [
+            &["fork", name, "--from-beginning"][..],
+            &["diagram", name],
+            &["branches", name],
+            &["redrive", name],
+        ] {
+            let ended = sandbox.run(command);
+            let said = ended.stdout + &ended.stderr;
+            assert!(
+                !said.contains("is not a job id") && !said.contains("several jobs"),
+                "{command:?}: {said}"
+            );
+        }
+    }
+    assert_eq!(sandbox.show("sleep/both")["id"], other.as_str());
+    assert_eq!(sandbox.show("noop/both")["id"], twin.as_str());
+    let both = [
+        format!("noop/both ({twin})"),
+        format!("sleep/both ({other})"),
+        "write kind/key or the id".to_owned(),
+    ];
+    let both: Vec<&str> = both.iter().map(String::as_str).collect();
+    sandbox.refuses(&[
+        (&["show", "both"], &both),
+        (&["signal", "both", "go"], &both),
+        (&["submit", "noop", "--parent", "both"], &both),
+        (&["show", "sleep/a/7"], &["\"sleep/a/7\" is not a job id", "or as kind/key", "`windlass jobs`"]),
+    ]);
+}
+
+#[test]
+fn top_jobs_are_listed_and_cancelled_without_their_children() {
+    let sandbox = Sandbox::new();
+    let parent = sandbox.submit(&["noop", "--delay", "1h"]);
+    let child = sandbox.submit(&["noop", "--delay", "1h", "--parent", &parent]);
+    let list = sandbox.ok(&["jobs", "--top"]);
+    assert!(list.contains(&parent) && !list.contains(&child), "{list}");
+    let preview = sandbox.json(&["cancel", "--top", "--dry-run", "--json"]);
+    assert_eq!(
+        (&preview["matching"], &preview["sample"][0]["id"]),
+        (&1.into(), &parent.as_str().into()),
+        "{preview}"
+    );
+    sandbox.ok(&["cancel", "--top", "--yes"]);
+    assert_eq!((sandbox.state(&parent).as_str(), sandbox.state(&child).as_str()), ("cancelled", "scheduled"));
+    assert!(sandbox.ok(&["audit"]).contains("top=true"));
+    sandbox.refuses(&[(&["jobs", "--top", "--parent", &parent], &["cannot be used with"])]);
 }

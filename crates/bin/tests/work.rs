@@ -157,3 +157,33 @@ fn a_program_with_kinds_of_its_own_has_the_same_commands() {
     assert_eq!(ended.code, 0, "{ended:?}");
     assert!(run(&["schedules", "show", "hourly"]).stdout.contains("queue      voices"));
 }
+
+#[test]
+fn a_queue_that_a_kind_uses_and_nobody_serves_is_a_warning_at_start_and_in_the_doctor() {
+    let sandbox = Sandbox::new();
+    let built = common::example("windlass-cli", "commands");
+    let start = |queue: &str| sandbox.start_worker(sandbox.command_of(&built, &["worker", "--queue", queue]));
+    let doctor = || sandbox.finish(sandbox.command_of(&built, &["doctor"])).stdout;
+    let log_of = |worker: common::Worker| {
+        worker.signal(Signal::TERM);
+        worker.wait().1
+    };
+    let submitted = sandbox.finish(sandbox.command_of(&built, &["submit", "shout", r#"{"text": "a"}"#]));
+    assert_eq!(submitted.code, 0, "{submitted:?}");
+    let other = start("other");
+    let advice =
+        "add `.queue(\"voices\", Pool::slots(4))` to the program, or start a worker with `--queue voices=4`";
+    let found = "no live worker serves queue voices, which kind shout uses; 1 job waits in it";
+    assert_contains(
+        &doctor(),
+        &[&format!("warn  unserved    {found}; {advice}"), "`commands jobs --queue voices`"],
+    );
+    assert_contains(&log_of(other), &["WARN", "no live worker serves this queue", "voices", "shout", advice]);
+    let voices = start("voices");
+    let helper = start("other");
+    assert!(!doctor().contains("unserved"), "another worker serves it: {}", doctor());
+    for (queue, worker) in [("other", helper), ("voices", voices)] {
+        let log = log_of(worker);
+        assert!(!log.contains("no live worker serves"), "{queue}: {log}");
+    }
+}

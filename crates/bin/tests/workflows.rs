@@ -125,7 +125,7 @@ fn check(sandbox: &Sandbox) {
     // The program must have the workflow.
     assert!(sandbox.fails(&["check", "--kind", "order"]).contains("serves no workflow \"order\""));
     // An input that the code cannot decode would break.
-    submit(sandbox, &[r#"{"wat": 1}"#, "--key", "unreadable"]);
+    submit(sandbox, &[r#"{"wat": 1}"#, "--key", "unreadable", "--any-kind"]);
     let ended = sandbox.run(&["check"]);
     assert_eq!(ended.code, 1, "{ended:?}");
     assert_contains(

@@ -9,7 +9,7 @@ use std::{process::ExitCode, sync::atomic::Ordering, time::Duration};
 use anyhow::bail;
 use serde_json::{Value, json};
 use windlass::{
-    ControlOutcome, Engine, JobId, State,
+    ControlOutcome, Engine, Error, JobId, State,
     operate::{BulkProgress, JobAction, Preview, views},
     store::Inspect,
 };
@@ -28,7 +28,7 @@ use crate::{
 /// Which jobs to act on, in whose name, and how.
 #[derive(clap::Args)]
 pub(crate) struct Target {
-    /// The jobs, by id, by key, or by their names as children of a branch; or select them with filters
+    /// The jobs, by id, as kind/key, by key, or by their names as children of a branch; or select them with filters
     #[arg(value_name = "JOB")]
     jobs: Vec<String>,
     #[command(flatten)]
@@ -175,9 +175,12 @@ pub(crate) async fn cancel_with_descendants(
     let control = target.actor.control(&engine);
     let (mut all_achieved, mut answers) = (true, Vec::new());
     for id in jobs {
-        let outcome = control.cancel_within(id, grace).await?;
+        let outcome = control.act_on(&[id], JobAction::Cancel { grace }).await?.remove(0);
         // The job itself is cancelled by now, so this counts its descendants only.
-        let descendants = control.cancel_with_children(id, grace).await?;
+        let descendants = match control.cancel_with_children(id, grace).await {
+            Err(Error::NoSuchJob(_)) => 0,
+            descendants => descendants?,
+        };
         all_achieved &= is_achieved(engine.inspect(), id, JobAction::Cancel { grace }, &outcome).await?;
         if target.json {
             let mut answer = to_json(id, &outcome);

@@ -1,50 +1,23 @@
-//! Finds the job that a person means by an id, by a key, or by its name as the child of a branch (`parent$branch$spawn_item`).
+//! Finds the job that a person means by an id, by `kind/key`, by a key, or by its name as the child of a branch
+//! (`parent$branch$spawn_item`): the names of [`windlass::operate::Operator::find`], with errors that name this program.
 
 use anyhow::bail;
-use windlass::{Engine, Error, JobId, operate::Item, store::Filter};
+use windlass::{Engine, Error, JobId, operate::Found};
 
 use crate::{out, program::Program};
 
-/// How many jobs with the same key an error lists.
-const LISTED: usize = 5;
-
-pub(crate) enum Resolved {
-    /// A job. If it was named by its id, it need not exist.
-    Job(JobId),
-    /// A child of a branch that is packed into a block.
-    Packed(Box<Item>),
-}
-
-/// Finds a job or a packed child.
-pub(crate) async fn job_or_item(name: &str, engine: &Engine, program: &Program) -> anyhow::Result<Resolved> {
-    if let Ok(id) = name.parse() {
-        return Ok(Resolved::Job(id));
-    }
-    let filter = Filter { key: Some(name.to_owned()), limit: LISTED + 1, ..Filter::default() };
-    let jobs = engine.inspect().jobs(&filter).await?;
-    match jobs.as_slice() {
-        [job] => return Ok(Resolved::Job(job.id)),
-        [] if name.contains('$') => {}
-        [] => bail!(
-            "{:?} is not a job id, and no job in {} has it as its key; ids look like 0199f0c2-6f7a-7000-8000-000000000000, and \
-             `{} jobs` lists the jobs with their keys",
+/// Finds a job or a packed child. A job that was named by its id need not exist.
+pub(crate) async fn job_or_item(name: &str, engine: &Engine, program: &Program) -> anyhow::Result<Found> {
+    match engine.operator().find(name).await {
+        Ok(found) => Ok(found),
+        Err(Error::NoSuchName(name)) => bail!(
+            "{:?} is not a job id, and no job in {} has it as its key, or as kind/key; ids look like \
+             0199f0c2-6f7a-7000-8000-000000000000, and `{} jobs` lists the jobs with their kinds and keys",
             name,
             program.display_url(),
             program.name
         ),
-        jobs => {
-            let listed =
-                jobs.iter().take(LISTED).map(|job| format!("{} ({})", job.id, out::plain(&job.kind)));
-            let more = if jobs.len() > LISTED { ", …" } else { "" };
-            let listed = listed.collect::<Vec<String>>().join(", ") + more;
-            bail!(
-                "several jobs of different kinds have the key {name:?}: {listed}; use the id of one of them"
-            )
-        }
-    }
-    match engine.item(name).await {
-        Ok(item) if item.block.is_none() => Ok(Resolved::Job(item.id)),
-        Ok(item) => Ok(Resolved::Packed(Box::new(item))),
+        Err(error @ Error::AmbiguousName { .. }) => bail!(out::plain(&error.to_string())),
         Err(error @ Error::NoSuchChild { .. }) => bail!(
             "{error}; `{} branches JOB --children` lists the children of a job's branches",
             program.name
@@ -56,8 +29,8 @@ pub(crate) async fn job_or_item(name: &str, engine: &Engine, program: &Program) 
 /// Finds a job to act on. A packed child is an error: it is not a job of its own.
 pub(crate) async fn job(name: &str, engine: &Engine, program: &Program) -> anyhow::Result<JobId> {
     match job_or_item(name, engine, program).await? {
-        Resolved::Job(id) => Ok(id),
-        Resolved::Packed(item) => bail!(
+        Found::Job(id) => Ok(id),
+        Found::Packed(item) => bail!(
             "{:?} is packed into a block with other children and is not a job of its own; name the block, {}, to act on all of \
              them",
             name,
@@ -69,7 +42,7 @@ pub(crate) async fn job(name: &str, engine: &Engine, program: &Program) -> anyho
 /// Finds a job; for a packed child, its block.
 pub(crate) async fn job_or_block(name: &str, engine: &Engine, program: &Program) -> anyhow::Result<JobId> {
     Ok(match job_or_item(name, engine, program).await? {
-        Resolved::Job(id) => id,
-        Resolved::Packed(item) => item.block.unwrap_or(item.id),
+        Found::Job(id) => id,
+        Found::Packed(item) => item.block.unwrap_or(item.id),
     })
 }

@@ -97,13 +97,13 @@ mod tests {
         let limited = env.clone();
         let limited = tokio::spawn(async move { limited.timeout(DAY, std::future::pending::<()>()).await });
         tokio::task::yield_now().await;
-        clock.set(Time(0).plus(2 * DAY));
+        clock.set(Time(0) + 2 * DAY);
         assert_eq!(limited.await.expect("no panic"), Err(TimedOut));
         assert!(!asleep.is_finished());
-        clock.set(Time(0).plus(31 * DAY));
+        clock.set(Time(0) + 31 * DAY);
         asleep.await.expect("no panic");
         assert!(env.since(began) >= 31 * DAY);
-        assert_eq!(env.now(), Time(0).plus(31 * DAY), "the date does not move by itself");
+        assert_eq!(env.now(), Time(0) + 31 * DAY, "the date does not move by itself");
     }
 
     #[tokio::test]

@@ -5,6 +5,7 @@
 
 #[cfg(feature = "anyhow")]
 mod anyhow;
+pub mod class;
 mod convert;
 mod database;
 
@@ -16,6 +17,7 @@ use crate::Time;
 
 #[cfg(feature = "anyhow")]
 pub use self::anyhow::register;
+pub use class::FailureClass;
 pub use convert::OrFailure;
 
 /// What follows from a [`Failure`].
@@ -37,7 +39,8 @@ pub enum OnFailure {
 /// a retry.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Failure {
-    /// Its class, which retry policies match and people search by. [`class`] has the engine's own classes.
+    /// Its class, which retry policies match and people search by: a word of the engine ([`class`]) or of the program. [`Failure::class_of`] is
+    /// the same to match on.
     pub class: Cow<'static, str>,
     /// What went wrong, for people.
     pub message: String,
@@ -50,40 +53,6 @@ pub struct Failure {
     /// How long to wait before the next attempt, in place of the retry policy's delay.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub after: Option<Duration>,
-}
-
-/// The classes of the engine's own failures.
-pub mod class {
-    /// An error without a class of its own.
-    pub const ERROR: &str = "error";
-    /// The attempt ran longer than its timeout.
-    pub const TIMEOUT: &str = "timeout";
-    /// The attempt panicked.
-    pub const PANIC: &str = "panic";
-    /// The worker died while it ran the attempt.
-    pub const LOST: &str = "lost";
-    /// The input could not be decoded.
-    pub const UNDECODABLE: &str = "undecodable";
-    /// The output could not be encoded, or the store refused it.
-    pub const REFUSED: &str = "refused";
-    /// The deadline passed.
-    pub const EXPIRED: &str = "expired";
-    /// The code of a workflow does not match its journal.
-    pub const DIVERGED: &str = "diverged";
-    /// Somebody cancelled the job.
-    pub const CANCELLED: &str = "cancelled";
-    /// The store failed or did not answer.
-    pub const STORE: &str = "store";
-    /// Children of a branch, with their results, are no longer in the store.
-    pub const MISSING: &str = "missing";
-    /// A database refused a row because of a constraint.
-    pub const CONSTRAINT: &str = "constraint";
-    /// A value does not fit its parameter, its column or the number of rows: found by a database or its driver.
-    pub const DATA: &str = "data";
-    /// A database rolled a transaction back, or did not let it lock, because of another: a deadlock, a serialization failure.
-    pub const CONFLICT: &str = "conflict";
-    /// Any other error of a database: the connection is lost, a table does not exist.
-    pub const DATABASE: &str = "database";
 }
 
 impl Failure {
@@ -144,6 +113,11 @@ impl Failure {
     /// ```
     pub fn retry_after(self, delay: Duration) -> Failure {
         Failure { after: Some(delay), ..self }
+    }
+
+    /// Returns its class, to match on.
+    pub fn class_of(&self) -> FailureClass<'_> {
+        FailureClass::of(&self.class)
     }
 
     /// Keeps the error itself as data.

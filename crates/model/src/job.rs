@@ -54,7 +54,7 @@ impl When {
     pub fn due_at(self, now: Time) -> Time {
         match self {
             When::Now => now,
-            When::After(delay) => now.plus(delay),
+            When::After(delay) => now + delay,
             When::At(at) => at.max(now),
         }
     }
@@ -221,7 +221,7 @@ impl NewJob {
 
 /// Returns the deadline of a job that is retried by hand now: as far away as it was at its submit.
 pub fn deadline_after_revival(deadline_at: Time, submitted_at: Time, now: Time) -> Time {
-    now.plus(deadline_at.since(submitted_at))
+    now + (deadline_at - submitted_at)
 }
 
 /// Returns 128 bits of a hash over the kind and the plain input, by which a store tells whether two inputs are the same.

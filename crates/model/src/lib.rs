@@ -76,7 +76,7 @@ pub mod trace;
 pub use branch::{BranchCounts, BranchMember, BranchNo, BranchPosition, BranchUpdate, BranchWatch};
 pub use calendar::Calendar;
 pub use change::{Change, FirstAttempt, StepWrites};
-pub use failure::{Failure, Reason};
+pub use failure::{Failure, FailureClass, Reason};
 pub use id::{ClaimNo, Epoch, JobId, Rev, WorkerId};
 pub use job::{ClaimedJob, JobClaim, KindVersion, NewJob, Payload, Settings, When};
 pub use journal::{JournalEntry, Unwind};

@@ -129,6 +129,7 @@ impl Outcome {
 
 /// The store's answer to one change.
 #[derive(Clone, PartialEq, Eq, Debug)]
+#[must_use = "the change may not have been written"]
 pub enum CommitOutcome {
     /// It is written, now or by an earlier call whose answer was lost.
     Committed,

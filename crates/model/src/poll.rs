@@ -83,7 +83,7 @@ impl BranchPoll {
         let pending = (sample.spawned - ended).max(0);
         let never_started =
             (sample.spawned - sample.counts.started - sample.claimed_unstarted).clamp(0, pending);
-        let elapsed = self.at.map(|at| sample.now.since(at).as_secs_f64());
+        let elapsed = self.at.map(|at| (sample.now - at).as_secs_f64());
         let rate = match elapsed {
             Some(elapsed) if elapsed > 0.0 => ((ended - self.ended) as f64 / elapsed).max(0.0),
             _ => 0.0,
@@ -93,12 +93,12 @@ impl BranchPoll {
         let none_ended = self.at.is_some() && ended <= self.ended;
         // Other children that end do not hide one that never starts.
         let none_started = self.at.is_some() && never_started > 0 && never_started >= self.never_started;
-        let long_ago = |last: Option<Time>| last.is_none_or(|last| sample.now.since(last) >= bounds.max);
+        let long_ago = |last: Option<Time>| last.is_none_or(|last| sample.now - last >= bounds.max);
         let again =
             |due: bool, last: Option<Time>| if due && long_ago(last) { Some(sample.now) } else { last };
         BranchPoll {
             at: Some(sample.now),
-            next_at: Some(sample.now.plus(Duration::from_secs_f64(interval))),
+            next_at: Some(sample.now + Duration::from_secs_f64(interval)),
             interval,
             polls: self.polls.saturating_add(1),
             ended,
@@ -151,7 +151,7 @@ impl BranchPoll {
     /// after `cancel_again`. Otherwise it is polled while its parent watches it.
     pub fn next_poll_at(&self, to_cancel: bool, is_watched: bool, cancel_again: Duration) -> Option<Time> {
         match (to_cancel, is_watched) {
-            (true, _) => self.at.map(|at| at.plus(cancel_again)),
+            (true, _) => self.at.map(|at| at + cancel_again),
             (false, true) => self.next_at,
             (false, false) => None,
         }

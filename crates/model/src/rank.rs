@@ -30,7 +30,7 @@ mod tests {
         let now = Time(1_800_000_000_000_000);
         assert!(rank(now, -1) < rank(now, 0));
         assert!(rank(now, 5) > rank(now, 0));
-        let later = now.plus(AGEING_SPAN * 6);
+        let later = now + AGEING_SPAN * 6;
         assert!(rank(now, 5) < rank(later, 0), "after five spans it is ahead of normal jobs");
     }
 }

@@ -252,7 +252,7 @@ mod tests {
         let mut admitted: Vec<(Time, u32)> = Vec::new();
         // Charge every 3 ms, as much as the bucket pays for, with varying weights.
         for step in 0..5_000 {
-            let now = BEGIN.plus(Duration::from_millis(3 * step));
+            let now = BEGIN + Duration::from_millis(3 * step);
             level = level.refilled(&limit, now);
             let weight = 1 + (step % 5) as u32;
             if let Some(charged) = level.charged(&limit, weight) {
@@ -261,7 +261,7 @@ mod tests {
             }
         }
         for (start, _) in &admitted {
-            let until = start.plus(Duration::from_secs(1));
+            let until = *start + Duration::from_secs(1);
             let sum: u32 =
                 admitted.iter().filter(|(at, _)| at >= start && *at <= until).map(|(_, w)| w).sum();
             assert!(sum <= 12, "{sum} within a second");
@@ -281,11 +281,7 @@ mod tests {
         assert!(bucket.pay(2) && bucket.pay(1) && bucket.is_charged());
         assert!(!bucket.pay(3), "two tokens are left");
         assert!(!bucket.pay(1), "a lighter job does not overtake it");
-        assert_eq!(
-            bucket.refill_at(),
-            Some(BEGIN.plus(Duration::from_secs(1))),
-            "when three tokens are there"
-        );
+        assert_eq!(bucket.refill_at(), Some(BEGIN + Duration::from_secs(1)), "when three tokens are there");
         assert_eq!(bucket.level().tokens(&limit), 2, "what waits is not charged");
     }
 
@@ -296,7 +292,7 @@ mod tests {
         let mut bucket = ClaimBucket::new(limit.clone(), empty, false, BEGIN);
         assert_eq!(bucket.affordable_jobs(), Some(0));
         assert!(!bucket.pay(1) && !bucket.is_charged());
-        let mut refilled = ClaimBucket::new(limit, empty, false, BEGIN.plus(Duration::from_secs(1)));
+        let mut refilled = ClaimBucket::new(limit, empty, false, BEGIN + Duration::from_secs(1));
         assert!(refilled.pay(1), "it has gained a token since");
     }
 
@@ -314,14 +310,14 @@ mod tests {
     fn times_are_exact_and_a_long_pause_does_not_overflow() {
         let limit = RateLimit::per("slow", 3, Duration::from_secs(60)).burst(2);
         let empty = BucketLevel { units: 0, at: BEGIN };
-        assert_eq!(empty.affordable_at(&limit, 1), BEGIN.plus(Duration::from_secs(20)));
+        assert_eq!(empty.affordable_at(&limit, 1), BEGIN + Duration::from_secs(20));
         let at = empty.affordable_at(&limit, 2);
         assert!(empty.refilled(&limit, at).charged(&limit, 2).is_some());
         assert!(empty.refilled(&limit, Time(at.0 - 1)).charged(&limit, 2).is_none());
-        let century = BEGIN.plus(Duration::from_secs(100 * 365 * 86_400));
+        let century = BEGIN + Duration::from_secs(100 * 365 * 86_400);
         assert_eq!(empty.refilled(&limit, century), BucketLevel::full(&limit, century));
-        assert_eq!(empty.refilled(&limit, BEGIN.minus(Duration::from_secs(9))), empty);
-        let hour = BEGIN.minus(Duration::from_secs(3_600));
+        assert_eq!(empty.refilled(&limit, BEGIN - Duration::from_secs(9)), empty);
+        let hour = BEGIN - Duration::from_secs(3_600);
         assert_eq!(
             empty.refilled(&limit, hour),
             BucketLevel { units: 0, at: hour },

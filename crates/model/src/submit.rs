@@ -4,6 +4,7 @@ use crate::{Epoch, JobId, NewJob};
 
 /// The store's answer to one submitted job.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[must_use = "the job may not have been submitted"]
 pub enum SubmitOutcome {
     /// The job was inserted.
     New {

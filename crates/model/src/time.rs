@@ -1,9 +1,14 @@
 //! Points in time.
 //!
-//! A [`Time`] counts microseconds since 1970 in UTC, the finest resolution that both databases keep. Spans are [`Duration`]s.
-//! All sums saturate: a delay of a century moves a job into the far future, never into the past.
+//! A [`Time`] counts microseconds since 1970 in UTC, the finest resolution that both databases keep. Spans are [`Duration`]s:
+//! `time + span` and `time - span` are times, `later - earlier` is a span. All of them saturate: a delay of a century moves a job
+//! into the far future, never into the past, and the span since a later time is zero.
 
-use std::{fmt, time::Duration};
+use std::{
+    fmt,
+    ops::{Add, AddAssign, Sub, SubAssign},
+    time::Duration,
+};
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 
@@ -21,27 +26,51 @@ impl Time {
         self.0
     }
 
-    /// Returns the time `span` later, at most [`Time::MAX`].
-    pub fn plus(self, span: Duration) -> Time {
-        let micros = i64::try_from(span.as_micros()).unwrap_or(i64::MAX);
-        Time(self.0.saturating_add(micros).min(Time::MAX.0))
-    }
-
-    /// Returns the time `span` earlier.
-    pub fn minus(self, span: Duration) -> Time {
-        let micros = i64::try_from(span.as_micros()).unwrap_or(i64::MAX);
-        Time(self.0.saturating_sub(micros))
-    }
-
-    /// Returns the span since `earlier`, or zero if `earlier` is later.
-    pub fn since(self, earlier: Time) -> Duration {
-        Duration::from_micros(self.0.saturating_sub(earlier.0).max(0) as u64)
-    }
-
     /// Converts a reading of the system clock. Times before 1970 become 1970.
     pub fn from_system(at: std::time::SystemTime) -> Time {
         let since = at.duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
         Time(i64::try_from(since.as_micros()).unwrap_or(i64::MAX))
+    }
+}
+
+impl Add<Duration> for Time {
+    type Output = Time;
+
+    /// The time `span` later, at most [`Time::MAX`].
+    fn add(self, span: Duration) -> Time {
+        let micros = i64::try_from(span.as_micros()).unwrap_or(i64::MAX);
+        Time(self.0.saturating_add(micros).min(Time::MAX.0))
+    }
+}
+
+impl AddAssign<Duration> for Time {
+    fn add_assign(&mut self, span: Duration) {
+        *self = *self + span;
+    }
+}
+
+impl Sub<Duration> for Time {
+    type Output = Time;
+
+    /// The time `span` earlier.
+    fn sub(self, span: Duration) -> Time {
+        let micros = i64::try_from(span.as_micros()).unwrap_or(i64::MAX);
+        Time(self.0.saturating_sub(micros))
+    }
+}
+
+impl SubAssign<Duration> for Time {
+    fn sub_assign(&mut self, span: Duration) {
+        *self = *self - span;
+    }
+}
+
+impl Sub for Time {
+    type Output = Duration;
+
+    /// The span since `earlier`, or zero if `earlier` is later.
+    fn sub(self, earlier: Time) -> Duration {
+        Duration::from_micros(self.0.saturating_sub(earlier.0).max(0) as u64)
     }
 }
 
@@ -92,10 +121,15 @@ mod tests {
     fn adding_a_century_does_not_overflow() {
         let day = Duration::from_secs(86_400);
         let now = Time(1_800_000_000_000_000);
-        assert_eq!(now.plus(day * 30).since(now), day * 30);
-        assert_eq!(now.plus(day * 36_525).since(now), day * 36_525);
-        assert_eq!(now.plus(Duration::MAX), Time::MAX);
-        assert_eq!(now.since(now.plus(day)), Duration::ZERO);
+        assert_eq!((now + day * 30) - now, day * 30);
+        assert_eq!((now + day * 36_525) - now, day * 36_525);
+        assert_eq!(now + Duration::MAX, Time::MAX);
+        assert_eq!(now - (now + day), Duration::ZERO);
+        assert_eq!(now - Duration::MAX, Time(now.0.saturating_sub(i64::MAX)));
+        let mut moved = now;
+        moved += day;
+        moved -= day * 2;
+        assert_eq!(now - moved, day);
     }
 
     #[test]

@@ -136,7 +136,7 @@ impl Unique {
 
     /// Whether a job in `state` that was submitted at `submitted_at` holds the name at `now`.
     pub fn holds(&self, state: State, submitted_at: Time, now: Time) -> bool {
-        self.scope.contains(state) && self.within.is_none_or(|within| now < submitted_at.plus(within))
+        self.scope.contains(state) && self.within.is_none_or(|within| now < submitted_at + within)
     }
 }
 
@@ -157,11 +157,11 @@ mod tests {
         let mut unique =
             Unique { key: "a".into(), scope: States::LIVE, within: None, conflict: Conflict::Keep };
         for state in State::ALL {
-            assert_eq!(unique.holds(state, begin, begin.plus(minute)), !state.is_final(), "{state}");
+            assert_eq!(unique.holds(state, begin, begin + minute), !state.is_final(), "{state}");
         }
         unique.within = Some(minute);
         assert!(unique.holds(State::Ready, begin, begin));
-        assert!(!unique.holds(State::Ready, begin, begin.plus(minute)));
+        assert!(!unique.holds(State::Ready, begin, begin + minute));
     }
 
     #[test]

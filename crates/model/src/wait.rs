@@ -73,7 +73,7 @@ impl Wait {
 
     /// Returns when the wait of a job times out that parks now; `None` if it waits for ever or does not park.
     pub fn until(&self, now: Time) -> Option<Time> {
-        self.timeout.filter(|_| self.parks()).map(|timeout| now.plus(timeout))
+        self.timeout.filter(|_| self.parks()).map(|timeout| now + timeout)
     }
 
     /// Checks the timeout and the names.

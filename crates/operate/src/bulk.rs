@@ -44,6 +44,7 @@ pub struct Preview {
 
 /// What a bulk operation has done so far.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[must_use = "jobs may have been refused"]
 pub struct BulkProgress {
     /// Jobs that it has tried to change.
     pub seen: usize,
@@ -175,5 +176,6 @@ pub fn describe(filter: &Filter) -> String {
     add("key", &filter.key);
     add("stage", &filter.stage);
     add("version", &filter.version.map(|version| version.to_string()));
+    add("top", &filter.top.then(|| "true".to_owned()));
     if conditions.is_empty() { "all jobs".into() } else { conditions.join(" ") }
 }

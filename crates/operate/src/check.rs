@@ -28,6 +28,7 @@ pub struct Check {
 
 /// What a check has found so far.
 #[derive(Clone, PartialEq, Debug, Default)]
+#[must_use = "workflows may break"]
 pub struct Checked {
     /// Open workflows that were replayed.
     pub jobs: usize,

@@ -13,6 +13,10 @@ use crate::{Bulk, Fork, Migrate, Operator, Redrive};
 pub const GRACE: Duration = Duration::from_secs(10);
 
 /// Acts in someone's name; made by [`Operator::control`].
+///
+/// An action on one job that does not exist is [`Error::NoSuchJob`]. Everything else that keeps an action from being done is a
+/// [`ControlOutcome`], of which [`ControlOutcome::accepted`] makes an error. What cannot be refused, such as setting a limit, returns
+/// whether it changed anything.
 #[derive(Clone)]
 pub struct Control {
     operator: Operator,
@@ -41,34 +45,28 @@ impl Control {
         self.act_on_job(job, JobAction::Cancel { grace }).await
     }
 
-    /// Cancels a job and all its descendants. Returns how many jobs were cancelled or requested to end.
+    /// Cancels a job and all its descendants. Returns how many jobs were cancelled or requested to end. If the job itself was pruned
+    /// and left descendants, those are cancelled.
     pub async fn cancel_with_children(&self, job: JobId, grace: Duration) -> Result<usize, Error> {
-        let mut cancelled = 0;
-        let mut parents = vec![job];
         let action = JobAction::Cancel { grace };
-        cancelled += usize::from(matches!(
-            self.act_on_job(job, action).await?,
-            ControlOutcome::Done | ControlOutcome::CancelRequested
-        ));
+        let outcomes = self.act_on(&[job], action).await?;
+        let mut exists = outcomes != [ControlOutcome::Unknown];
+        let mut cancelled = ended(&outcomes);
+        let mut parents = vec![job];
         while let Some(parent) = parents.pop() {
             let mut after = None;
             loop {
                 let page = self.operator.inspect().children(parent, after, 500).await?;
                 let Some(last) = page.last() else { break };
                 after = Some(last.id);
+                exists = true;
                 parents.extend(page.iter().map(|child| child.id));
                 let live: Vec<JobId> =
                     page.iter().filter(|child| !child.state.is_final()).map(|child| child.id).collect();
-                let outcomes = self.act_on(&live, action).await?;
-                cancelled += outcomes
-                    .iter()
-                    .filter(|outcome| {
-                        matches!(outcome, ControlOutcome::Done | ControlOutcome::CancelRequested)
-                    })
-                    .count();
+                cancelled += ended(&self.act_on(&live, action).await?);
             }
         }
-        Ok(cancelled)
+        if exists { Ok(cancelled) } else { Err(Error::NoSuchJob(job)) }
     }
 
     /// Pauses a job: it is not claimed until it is resumed. A running attempt continues.
@@ -104,10 +102,14 @@ impl Control {
 
     /// Applies an action to one job.
     pub async fn act_on_job(&self, job: JobId, action: JobAction) -> Result<ControlOutcome, Error> {
-        Ok(self.act_on(&[job], action).await?.remove(0))
+        match self.act_on(&[job], action).await?.remove(0) {
+            ControlOutcome::Unknown => Err(Error::NoSuchJob(job)),
+            outcome => Ok(outcome),
+        }
     }
 
-    /// Applies an action to some jobs, in one transaction. Returns an outcome for each, in order.
+    /// Applies an action to some jobs, in one transaction. Returns an outcome for each, in order: [`ControlOutcome::Unknown`] for one
+    /// that does not exist.
     pub async fn act_on(&self, jobs: &[JobId], action: JobAction) -> Result<Vec<ControlOutcome>, Error> {
         let outcomes = self.operator.store().control().act_on_jobs(None, jobs, action, &self.actor).await?;
         self.operator.poke();
@@ -139,19 +141,19 @@ impl Control {
         Fork::new(self.operator.clone(), self.actor.clone())
     }
 
-    /// Pauses a queue: none of its jobs is claimed until it is resumed.
-    pub async fn pause_queue(&self, queue: &str) -> Result<ControlOutcome, Error> {
-        self.administer(&AdminAction::PauseQueue(queue.to_owned())).await
+    /// Pauses a queue: none of its jobs is claimed until it is resumed. Returns whether that changed anything.
+    pub async fn pause_queue(&self, queue: &str) -> Result<bool, Error> {
+        self.set(&AdminAction::PauseQueue(queue.to_owned())).await
     }
 
-    /// Resumes a paused queue.
-    pub async fn resume_queue(&self, queue: &str) -> Result<ControlOutcome, Error> {
-        self.administer(&AdminAction::ResumeQueue(queue.to_owned())).await
+    /// Resumes a paused queue. Returns whether that changed anything.
+    pub async fn resume_queue(&self, queue: &str) -> Result<bool, Error> {
+        self.set(&AdminAction::ResumeQueue(queue.to_owned())).await
     }
 
-    /// Creates a rate limit, or changes one while jobs wait for it.
-    pub async fn set_limit(&self, limit: RateLimit) -> Result<ControlOutcome, Error> {
-        self.administer(&AdminAction::Limit(limit)).await
+    /// Creates a rate limit, or changes one while jobs wait for it. Returns whether that changed anything.
+    pub async fn set_limit(&self, limit: RateLimit) -> Result<bool, Error> {
+        self.set(&AdminAction::Limit(limit)).await
     }
 
     /// Lifts a rate limit: its jobs start without paying until it is set again.
@@ -159,14 +161,14 @@ impl Control {
         self.administer(&AdminAction::Lift(name.to_owned())).await
     }
 
-    /// Sets how many jobs of a serial key run at once.
-    pub async fn set_slots(&self, key: &str, slots: u32) -> Result<ControlOutcome, Error> {
-        self.administer(&AdminAction::Slots { key: key.to_owned(), slots }).await
+    /// Sets how many jobs of a serial key run at once. Returns whether that changed anything.
+    pub async fn set_slots(&self, key: &str, slots: u32) -> Result<bool, Error> {
+        self.set(&AdminAction::Slots { key: key.to_owned(), slots }).await
     }
 
-    /// Creates or changes a schedule; `Engine::schedule` creates one from a task.
-    pub async fn set_schedule(&self, schedule: Schedule) -> Result<ControlOutcome, Error> {
-        self.administer(&AdminAction::Schedule(Box::new(schedule))).await
+    /// Creates or changes a schedule; `Engine::schedule` creates one from a task. Returns whether that changed anything.
+    pub async fn set_schedule(&self, schedule: Schedule) -> Result<bool, Error> {
+        self.set(&AdminAction::Schedule(Box::new(schedule))).await
     }
 
     /// Deletes a schedule; its jobs stay.
@@ -189,7 +191,12 @@ impl Control {
         self.administer(&AdminAction::Trigger(name.to_owned())).await
     }
 
-    /// Changes a queue, a rate limit, a serial key or a schedule.
+    /// Makes a change that is never refused. Returns whether anything was changed.
+    async fn set(&self, action: &AdminAction) -> Result<bool, Error> {
+        Ok(self.administer(action).await? == ControlOutcome::Done)
+    }
+
+    /// Changes a queue, a rate limit, a serial key or a schedule, and returns what happened.
     pub async fn administer(&self, action: &AdminAction) -> Result<ControlOutcome, Error> {
         let outcome = self.operator.store().control().administer(None, action, &self.actor).await?;
         self.operator.poke();
@@ -207,7 +214,7 @@ impl Control {
     ) -> Result<Pruned, Error> {
         let now = self.operator.inspect().clock().await?;
         let kind = kind.map(str::to_owned);
-        let mut prune = Prune { state, before: now.minus(age), kind, after: None, limit: 1_000 };
+        let mut prune = Prune { state, before: now - age, kind, after: None, limit: 1_000 };
         let mut total = Pruned::default();
         loop {
             let done = self.operator.store().prune(None, &prune).await?;
@@ -225,4 +232,11 @@ impl Control {
         }
         Ok(total)
     }
+}
+
+/// How many of some cancelled jobs have ended, or were requested to end.
+fn ended(outcomes: &[ControlOutcome]) -> usize {
+    let is_ended =
+        |outcome: &&ControlOutcome| matches!(outcome, ControlOutcome::Done | ControlOutcome::CancelRequested);
+    outcomes.iter().filter(is_ended).count()
 }

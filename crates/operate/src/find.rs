@@ -1,7 +1,7 @@
 //! Finds a child of a branch by its name: `parent$branch$spawn_item`.
 
 use windlass_model::JobId;
-use windlass_store::{Branch, BranchChild, BranchChildFilter, ChildStates, Filter, JobEnd};
+use windlass_store::{Branch, BranchChild, BranchChildFilter, ChildStates, JobEnd};
 
 use windlass_workflow::{
     Error,
@@ -17,7 +17,7 @@ use crate::{
 const NAMESAKES: usize = 10;
 
 impl Operator {
-    /// Finds the child of a branch with this name: `parent$branch$spawn_item`, where the parent is a job's key or id.
+    /// Finds the child of a branch with this name: `parent$branch$spawn_item`, where the parent is a job's key, `kind/key` or id.
     pub async fn item(&self, key: &str) -> Result<Item, Error> {
         let mut why = NotFound::Format;
         for (at, _) in key.match_indices('$') {
@@ -42,7 +42,7 @@ impl Operator {
         Err(Error::NoSuchChild { key: key.to_owned(), why: why.to_text() })
     }
 
-    /// The jobs with this id or key, and their names.
+    /// The jobs with this id, key or `kind/key`, and the names that their children begin with.
     async fn parents(&self, text: &str) -> Result<Vec<(JobId, String)>, Error> {
         if let Ok(id) = text.parse::<JobId>() {
             let job = self.inspect().job(id).await?;
@@ -51,9 +51,8 @@ impl Operator {
                 .into_iter()
                 .collect());
         }
-        let filter = Filter { key: Some(text.to_owned()), limit: NAMESAKES, ..Filter::default() };
-        let jobs = self.inspect().jobs(&filter).await?;
-        Ok(jobs.into_iter().map(|job| (job.id, text.to_owned())).collect())
+        let jobs = self.named(text, NAMESAKES).await?;
+        Ok(jobs.into_iter().map(|job| (job.id, job.key.unwrap_or_else(|| text.to_owned()))).collect())
     }
 
     /// Finds one child of a branch: a promoted one by its id, the others by reading the branch.
@@ -144,7 +143,9 @@ impl NotFound {
     fn to_text(&self) -> String {
         match self {
             NotFound::Format => "children of branches are named parent$branch$spawn_item".to_owned(),
-            NotFound::Parent(parent) => format!("no job has the id or the key {parent:?}"),
+            NotFound::Parent(parent) => {
+                format!("no job has the id or the key {parent:?}, and it is not the kind/key of one")
+            }
             NotFound::Branch(job, known) if known.is_empty() => format!("job {job} has no branches"),
             NotFound::Branch(job, known) => format!("job {job} has only the branches {}", known.join(", ")),
             NotFound::Spawn(known) => format!("the spawns of that branch are {}", known.join(", ")),

@@ -31,6 +31,7 @@ enum ForkPoint {
 
 /// The outcome of forking many jobs.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
+#[must_use = "jobs may have been refused"]
 pub struct ForkProgress {
     /// The jobs that were forked, each with its new job.
     pub made: Vec<(JobId, JobId)>,

@@ -31,6 +31,7 @@ pub struct Migrate<A, B, F> {
 
 /// What a migration has done, or would do.
 #[derive(Clone, PartialEq, Debug, Default)]
+#[must_use = "jobs may have been refused"]
 pub struct MigrateProgress {
     /// Jobs that were read.
     pub seen: usize,

@@ -17,6 +17,7 @@ use crate::{Check, Control};
 pub struct Operator {
     services: Arc<Services>,
     replayers: Arc<HashMap<KindVersion, Arc<dyn Replayer>>>,
+    default_queues: Arc<HashMap<String, &'static str>>,
     poke: Arc<dyn Fn() + Send + Sync>,
 }
 
@@ -28,7 +29,13 @@ impl Operator {
         replayers: Arc<HashMap<KindVersion, Arc<dyn Replayer>>>,
         poke: impl Fn() + Send + Sync + 'static,
     ) -> Operator {
-        Operator { services, replayers, poke: Arc::new(poke) }
+        Operator { services, replayers, default_queues: Arc::default(), poke: Arc::new(poke) }
+    }
+
+    /// Names the default queue of each kind that this program registers, so that the doctor can say which of them nobody serves.
+    pub fn with_default_queues(mut self, default_queues: HashMap<String, &'static str>) -> Operator {
+        self.default_queues = Arc::new(default_queues);
+        self
     }
 
     /// Changes jobs, queues, limits and schedules in the name of `author`.
@@ -73,6 +80,10 @@ impl Operator {
 
     pub(crate) fn replayers(&self) -> &HashMap<KindVersion, Arc<dyn Replayer>> {
         &self.replayers
+    }
+
+    pub(crate) fn default_queues(&self) -> &HashMap<String, &'static str> {
+        &self.default_queues
     }
 
     pub(crate) fn poke(&self) {

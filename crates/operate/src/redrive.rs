@@ -33,6 +33,7 @@ pub struct Redrive {
 
 /// What a redrive has done so far.
 #[derive(Clone, PartialEq, Debug, Default)]
+#[must_use = "children may have been refused"]
 pub struct RedriveProgress {
     /// How many children had failed or were cancelled when it began.
     pub unsuccessful: u64,

@@ -4,6 +4,8 @@
 //! commands as the stock binary has them, between backticks.
 
 mod branches;
+mod cause;
+mod child;
 mod decided;
 mod parked;
 #[cfg(test)]
@@ -19,6 +21,9 @@ use windlass_workflow::Error;
 
 use crate::Operator;
 
+pub use cause::Cause;
+pub use child::AwaitedChild;
+
 /// Why a job is in its state.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct Why {
@@ -26,19 +31,23 @@ pub struct Why {
     pub job: JobId,
     /// Its state; `None` for an arrival.
     pub state: Option<State>,
-    /// The reason as a word that stays the same between versions.
-    pub cause: &'static str,
+    /// The cause.
+    pub cause: Cause,
     /// The reason, in a sentence.
     pub because: String,
     /// What to do about it.
     pub hint: String,
+    /// The child that it waits for, if it waits for children, and why that one is in its state. Of several, one about which somebody
+    /// must do something, if there is one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub child: Option<AwaitedChild>,
     /// What else holds it, once that is resolved.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub also: Vec<String>,
 }
 
-/// One reason: its word, its sentence, and what to do.
-struct Cause(&'static str, String, String);
+/// One reason: its cause, its sentence, and what to do.
+struct Explanation(Cause, String, String);
 
 impl Operator {
     /// Explains why a job is in its state; `None` if there is no such job.
@@ -59,7 +68,13 @@ impl Operator {
             _ => Vec::new(),
         };
         let (workers, now) = (inspect.workers().await?, inspect.clock().await?);
-        Ok(Some(explain(&job, &holds.unwrap_or_default(), &branches, &journal, &workers, now)))
+        let holds = holds.unwrap_or_default();
+        let mut why = explain(&job, &holds, &branches, &journal, &workers, now);
+        if let Some(child) = self.awaited_child(&job, &holds, &branches, &workers, now).await? {
+            why.hint = format!("{} {}", why.hint, child.hint());
+            why.child = Some(child);
+        }
+        Ok(Some(why))
     }
 }
 
@@ -67,14 +82,15 @@ fn arriving(job: JobId) -> Why {
     Why {
         job,
         state: None,
-        cause: "arriving",
+        cause: Cause::Arriving,
         because: "It was submitted in a transaction, and no worker has admitted it since that was committed.".into(),
         hint: "Wait: workers admit arrivals within two seconds. If none runs, start one: `windlass worker`, or your program.".into(),
+        child: None,
         also: Vec::new(),
     }
 }
 
-/// Explains why a job is in its state. `branches` are its own, needed while it waits for them; `journal` is that of a workflow, needed
+/// Explains why a job is in its state, without [`Why::child`]. `branches` are its own, needed while it waits for them; `journal` is that of a workflow, needed
 /// once it has failed or was cancelled.
 pub fn explain(
     job: &Job,
@@ -93,13 +109,13 @@ pub fn explain(
     };
     causes.extend(unwinding(job));
     causes.splice(0..0, undecodable_row(job));
-    let Cause(cause, because, hint) = causes.remove(0);
-    let also = causes.into_iter().map(|Cause(_, because, _)| because).collect();
-    Why { job: job.summary.id, state: Some(job.summary.state), cause, because, hint, also }
+    let Explanation(cause, because, hint) = causes.remove(0);
+    let also = causes.into_iter().map(|Explanation(_, because, _)| because).collect();
+    Why { job: job.summary.id, state: Some(job.summary.state), cause, because, hint, child: None, also }
 }
 
 /// The job runs its undos before it ends.
-fn unwinding(job: &Job) -> Option<Cause> {
+fn unwinding(job: &Job) -> Option<Explanation> {
     let unwind = job.unwind.as_ref().filter(|_| !job.summary.state.is_final())?;
     let how = match unwind.reason {
         Some(reason) => format!("fails ({reason}): {}", unwind.failure),
@@ -107,11 +123,11 @@ fn unwinding(job: &Job) -> Option<Cause> {
     };
     let because = sentence(&format!("It undoes its steps, and then it {how}"));
     let hint = format!("Wait, or end it at once without its undos: `windlass cancel {}`.", job.summary.id);
-    Some(Cause("unwinding", because, hint))
+    Some(Explanation(Cause::Unwinding, because, hint))
 }
 
 /// A column of the job's row cannot be decoded.
-fn undecodable_row(job: &Job) -> Option<Cause> {
+fn undecodable_row(job: &Job) -> Option<Explanation> {
     let fault = job.fault.as_ref()?;
     let repair = "Repair the row in the database: it was changed by hand, or written by a newer version";
     let (consequence, hint) = match job.summary.state {
@@ -121,15 +137,15 @@ fn undecodable_row(job: &Job) -> Option<Cause> {
         }
         _ => ("It fails when it is claimed next", format!("{repair}.")),
     };
-    Some(Cause("undecodable", sentence(&format!("{consequence}, because {fault}")), hint))
+    Some(Explanation(Cause::Undecodable, sentence(&format!("{consequence}, because {fault}")), hint))
 }
 
-fn ended(job: &Job, journal: &[JournalEntry]) -> Cause {
+fn ended(job: &Job, journal: &[JournalEntry]) -> Explanation {
     let id = job.summary.id;
     let ending = decided::ending(journal);
     let at = job.summary.finished_at.map(|at| format!(" at {at}")).unwrap_or_default();
-    let Cause(cause, because, hint) = match job.summary.state {
-        State::Done => Cause("done", format!("It was done{at}."), "Nothing to do.".into()),
+    let Explanation(cause, because, hint) = match job.summary.state {
+        State::Done => Explanation(Cause::Done, format!("It was done{at}."), "Nothing to do.".into()),
         State::Cancelled => {
             let why = job.failure.as_ref().map(|failure| match failure.message.strip_prefix("cancelled ") {
                 Some(actor) if failure.class == class::CANCELLED => format!(" {actor}"),
@@ -143,7 +159,7 @@ fn ended(job: &Job, journal: &[JournalEntry]) -> Cause {
                 ),
                 false => format!("To run it after all: `windlass retry {id}`."),
             };
-            Cause("cancelled", because, hint)
+            Explanation(Cause::Cancelled, because, hint)
         }
         _ => failed(job, &at),
     };
@@ -155,7 +171,7 @@ fn ended(job: &Job, journal: &[JournalEntry]) -> Cause {
             format!("First take care of what was not undone: {}. {hint}", names.join(", "))
         }
     };
-    Cause(cause, because, hint)
+    Explanation(cause, because, hint)
 }
 
 /// Whether a job was cancelled by its own code, not by a person.
@@ -188,7 +204,7 @@ fn fork_hint(job: &Job, ending: &decided::Ending<'_>) -> Option<String> {
     ))
 }
 
-fn failed(job: &Job, at: &str) -> Cause {
+fn failed(job: &Job, at: &str) -> Explanation {
     let id = job.summary.id;
     let used = match job.summary.attempts {
         0 | 1 => "its only attempt is used up".to_owned(),
@@ -196,42 +212,46 @@ fn failed(job: &Job, at: &str) -> Cause {
     };
     let fix = "Fix the cause";
     let (cause, why, first) = match job.summary.reason.unwrap_or(Reason::Stopped) {
-        Reason::Exhausted => ("exhausted", used, fix),
-        Reason::Stopped => ("stopped", "its error says that a retry cannot help".into(), fix),
+        Reason::Exhausted => (Cause::Exhausted, used, fix),
+        Reason::Stopped => (Cause::Stopped, "its error says that a retry cannot help".into(), fix),
         Reason::Timeout => {
-            ("timeout", format!("{used} and the last ran too long"), "Give it more time or less to do")
+            (Cause::Timeout, format!("{used} and the last ran too long"), "Give it more time or less to do")
         }
         Reason::Poison => {
             let why = format!("{} died while it ran alone", counted(job.solo_crashes.into(), "worker"));
-            ("poison", why, "Check what it does to its process (memory, aborts)")
+            (Cause::Poison, why, "Check what it does to its process (memory, aborts)")
         }
         Reason::Undecodable if job.summary.stage.is_some() => {
             let first = "Serve it with code that decodes this state, or migrate its state";
-            ("undecodable", "its state does not decode".into(), first)
+            (Cause::Undecodable, "its state does not decode".into(), first)
         }
-        Reason::Undecodable => {
-            ("undecodable", "its input does not decode".into(), "Serve it with code that decodes this input")
+        Reason::Undecodable => (
+            Cause::Undecodable,
+            "its input does not decode".into(),
+            "Serve it with code that decodes this input",
+        ),
+        Reason::Expired => {
+            (Cause::Expired, "its deadline passed before it ended".into(), "If it is still wanted")
         }
-        Reason::Expired => ("expired", "its deadline passed before it ended".into(), "If it is still wanted"),
-        Reason::Refused => ("refused", "the store refused its result".into(), fix),
+        Reason::Refused => (Cause::Refused, "the store refused its result".into(), fix),
         Reason::Diverged => {
             let why = "its code no longer matches its journal".into();
-            ("diverged", why, "Serve it with code that matches (see docs/changing-workflows.md)")
+            (Cause::Diverged, why, "Serve it with code that matches (see docs/changing-workflows.md)")
         }
     };
     let error = job.failure.as_ref().map(|failure| sentence(&format!(" The last error: {failure}")));
     let because = format!("It failed{at} because {why}.{}", error.unwrap_or_default());
-    Cause(cause, because, format!("{first}, then `windlass retry {id}`."))
+    Explanation(cause, because, format!("{first}, then `windlass retry {id}`."))
 }
 
-fn running(job: &Job, holds: &Holds, workers: &[WorkerView], now: Time) -> Vec<Cause> {
+fn running(job: &Job, holds: &Holds, workers: &[WorkerView], now: Time) -> Vec<Explanation> {
     let id = job.summary.id;
     let worker = workers.iter().find(|worker| Some(worker.id) == job.worker);
     let name = worker.map_or("a worker that is gone".into(), |worker| format!("worker {}", worker.name));
     let mut causes = Vec::new();
     if let Some(cancel) = &holds.cancel_requested {
         let end = match cancel.deadline_at > now {
-            true => format!("in {} at the latest", span(cancel.deadline_at.since(now))),
+            true => format!("in {} at the latest", span(cancel.deadline_at - now)),
             false => "at the next poll of a worker".to_owned(),
         };
         let because = format!(
@@ -239,33 +259,37 @@ fn running(job: &Job, holds: &Holds, workers: &[WorkerView], now: Time) -> Vec<C
             cancel.author,
             noted(cancel.note.as_deref()),
         );
-        causes.push(Cause("cancel_requested", because, "Wait; nothing else is needed.".into()));
+        causes.push(Explanation(Cause::CancelRequested, because, "Wait; nothing else is needed.".into()));
     }
     if worker.is_none_or(|worker| !is_alive(worker, now)) {
         let because =
             format!("It was claimed by {name}, which has not renewed its lease and is considered dead.");
         let hint = "Wait: the other workers take it over within a lease. If none runs, start one: `windlass worker`, \
                     or your program.";
-        causes.push(Cause("worker_lost", because, hint.into()));
+        causes.push(Explanation(Cause::WorkerLost, because, hint.into()));
     }
     if causes.is_empty() {
-        let since = job.started_at.map(|at| format!(" for {}", span(now.since(at)))).unwrap_or_default();
+        let since = job.started_at.map(|at| format!(" for {}", span(now - at))).unwrap_or_default();
         let because = format!("It has been running on {name}{since}.");
-        causes.push(Cause("running", because, format!("Wait, or cancel it: `windlass cancel {id}`.")));
+        causes.push(Explanation(
+            Cause::Running,
+            because,
+            format!("Wait, or cancel it: `windlass cancel {id}`."),
+        ));
     }
     if let Some(pause) = &holds.paused {
-        let Cause(cause, because, hint) = paused(job, pause);
+        let Explanation(cause, because, hint) = paused(job, pause);
         let because = format!("{because} That applies if it is retried.");
-        causes.push(Cause(cause, because, hint));
+        causes.push(Explanation(cause, because, hint));
     }
     causes
 }
 
-fn scheduled(job: &Job, holds: &Holds, workers: &[WorkerView], now: Time) -> Vec<Cause> {
-    let mut causes: Vec<Cause> = holds.paused.iter().map(|pause| paused(job, pause)).collect();
+fn scheduled(job: &Job, holds: &Holds, workers: &[WorkerView], now: Time) -> Vec<Explanation> {
+    let mut causes: Vec<Explanation> = holds.paused.iter().map(|pause| paused(job, pause)).collect();
     let at = job.summary.due_at;
     let when = match at > now {
-        true => format!("at {at}, in {}", span(at.since(now))),
+        true => format!("at {at}, in {}", span(at - now)),
         false => format!("since {at}"),
     };
     let wait = format!("Wait, or cancel it: `windlass cancel {}`.", job.summary.id);
@@ -275,15 +299,15 @@ fn scheduled(job: &Job, holds: &Holds, workers: &[WorkerView], now: Time) -> Vec
     causes.push(match (job.summary.attempts, &job.failure) {
         (attempts @ 1.., Some(failure)) => {
             let because = format!("Attempt {attempts} failed ({failure}); the next is due {when}.");
-            Cause("backing_off", because, wait)
+            Explanation(Cause::BackingOff, because, wait)
         }
-        _ => Cause("scheduled", format!("It is due {when}."), wait),
+        _ => Explanation(Cause::Scheduled, format!("It is due {when}."), wait),
     });
     causes.extend(queue_paused(job, holds));
     causes
 }
 
-fn ready(job: &Job, holds: &Holds, workers: &[WorkerView], now: Time) -> Vec<Cause> {
+fn ready(job: &Job, holds: &Holds, workers: &[WorkerView], now: Time) -> Vec<Explanation> {
     let mut causes = Vec::new();
     if let Some(cancel) = &holds.cancel_requested {
         let because = format!(
@@ -291,7 +315,7 @@ fn ready(job: &Job, holds: &Holds, workers: &[WorkerView], now: Time) -> Vec<Cau
             cancel.author,
             noted(cancel.note.as_deref())
         );
-        causes.push(Cause("cancel_requested", because, "Wait; it ends soon.".into()));
+        causes.push(Explanation(Cause::CancelRequested, because, "Wait; it ends soon.".into()));
     }
     causes.extend(holds.paused.iter().map(|pause| paused(job, pause)));
     causes.extend(queue_paused(job, holds));
@@ -305,7 +329,7 @@ fn ready(job: &Job, holds: &Holds, workers: &[WorkerView], now: Time) -> Vec<Cau
 }
 
 /// It waits for a slot of its serial key.
-fn in_line(serial: &SerialHold) -> Cause {
+fn in_line(serial: &SerialHold) -> Explanation {
     let many = match serial.slots {
         1 => "one at a time".to_owned(),
         slots => format!("{slots} at a time"),
@@ -328,11 +352,11 @@ fn in_line(serial: &SerialHold) -> Cause {
         }
         None => "Wait: workers repair this every few minutes. If it stays so: `windlass doctor`.".into(),
     };
-    Cause("serial", because, hint)
+    Explanation(Cause::Serial, because, hint)
 }
 
 /// It waits for tokens of its rate limit.
-fn unpaid(rate: &RateHold, now: Time) -> Option<Cause> {
+fn unpaid(rate: &RateHold, now: Time) -> Option<Explanation> {
     let limit = rate.limit.as_ref().filter(|_| rate.affordable_at > now)?;
     let RateLimit { name, rate: tokens, per, burst } = limit;
     let cost = match rate.weight {
@@ -343,15 +367,15 @@ fn unpaid(rate: &RateHold, now: Time) -> Option<Cause> {
         "Its rate limit {name:?} ({tokens} per {}, burst {burst}) has {cost} until {}, in {}.",
         span(*per),
         rate.affordable_at,
-        span(rate.affordable_at.since(now)),
+        span(rate.affordable_at - now),
     );
     let hint =
         format!("Wait, or raise the limit: `windlass limits set {name} {} …`.", tokens.saturating_mul(2));
-    Some(Cause("rate", because, hint))
+    Some(Explanation(Cause::Rate, because, hint))
 }
 
 /// No live worker serves its queue, its kind or its version.
-fn unserved(job: &Job, workers: &[WorkerView], now: Time) -> Option<Cause> {
+fn unserved(job: &Job, workers: &[WorkerView], now: Time) -> Option<Explanation> {
     let (queue, kind, version) = (&job.summary.queue, &job.summary.kind, job.summary.version);
     let alive: Vec<&WorkerView> = workers.iter().filter(|worker| is_alive(worker, now)).collect();
     if alive.is_empty() {
@@ -366,11 +390,15 @@ fn unserved(job: &Job, workers: &[WorkerView], now: Time) -> Option<Cause> {
         };
         let because = format!("No worker serves its queue {queue:?}; {others}.");
         let hint = format!("Start one that does: `windlass worker --queue {queue}`, or your program.");
-        return Some(Cause("queue_unserved", because, hint));
+        return Some(Explanation(Cause::QueueUnserved, because, hint));
     }
     if kinds.peek().is_none() {
         let because = format!("No worker that serves queue {queue:?} knows the kind {kind:?}.");
-        return Some(Cause("kind_unserved", because, "Start the program that registers this kind.".into()));
+        return Some(Explanation(
+            Cause::KindUnserved,
+            because,
+            "Start the program that registers this kind.".into(),
+        ));
     }
     if !kinds.any(|served| served.version == version) {
         let because =
@@ -382,22 +410,22 @@ fn unserved(job: &Job, workers: &[WorkerView], now: Time) -> Option<Cause> {
             }
             None => "Run a build with that version next to the new one until its jobs have ended.",
         };
-        return Some(Cause("version_unserved", because, hint.into()));
+        return Some(Explanation(Cause::VersionUnserved, because, hint.into()));
     }
     None
 }
 
-fn no_worker() -> Cause {
+fn no_worker() -> Explanation {
     let hint = "Start one: `windlass worker`, or your program.".into();
-    Cause("no_worker", "No worker is running on this store.".into(), hint)
+    Explanation(Cause::NoWorker, "No worker is running on this store.".into(), hint)
 }
 
 /// Nothing holds it: it waits for a slot.
-fn waiting(job: &Job, holds: &Holds) -> Cause {
+fn waiting(job: &Job, holds: &Holds) -> Explanation {
     if holds.suspect {
         let died = counted(job.worker_deaths.into(), "worker");
         let because = format!("{died} died while it was claimed, so it waits to be run alone.");
-        return Cause("suspect", because, "Wait: it runs as soon as a worker is idle.".into());
+        return Explanation(Cause::Suspect, because, "Wait: it runs as soon as a worker is idle.".into());
     }
     let queue = &job.summary.queue;
     let more = match holds.ahead {
@@ -406,7 +434,7 @@ fn waiting(job: &Job, holds: &Holds) -> Cause {
                 "It is the next of its kind in queue {queue:?} and starts as soon as a slot is free."
             );
             let hint = "Wait. If it stays so, all slots of the queue are busy: add workers or slots.";
-            return Cause("next", because, hint.into());
+            return Explanation(Cause::Next, because, hint.into());
         }
         1 => "1 job of its kind is".to_owned(),
         1_000.. => "1,000 jobs of its kind or more are".to_owned(),
@@ -415,18 +443,18 @@ fn waiting(job: &Job, holds: &Holds) -> Cause {
     let because = format!("{more} before it in queue {queue:?}.");
     let id = job.summary.id;
     let hint = format!("Wait, add workers or slots, or raise its priority: `windlass priority -10 {id}`.");
-    Cause("behind", because, hint)
+    Explanation(Cause::Behind, because, hint)
 }
 
-fn paused(job: &Job, pause: &Pause) -> Cause {
+fn paused(job: &Job, pause: &Pause) -> Explanation {
     let because = paused_text("It", pause);
-    Cause("paused", because, format!("To resume it: `windlass resume {}`.", job.summary.id))
+    Explanation(Cause::Paused, because, format!("To resume it: `windlass resume {}`.", job.summary.id))
 }
 
-fn queue_paused(job: &Job, holds: &Holds) -> Option<Cause> {
+fn queue_paused(job: &Job, holds: &Holds) -> Option<Explanation> {
     let queue = &job.summary.queue;
     let because = paused_text(&format!("Its queue {queue:?}"), holds.queue_paused.as_ref()?);
-    Some(Cause("queue_paused", because, format!("To resume it: `windlass queues resume {queue}`.")))
+    Some(Explanation(Cause::QueuePaused, because, format!("To resume it: `windlass queues resume {queue}`.")))
 }
 
 fn paused_text(what: &str, pause: &Pause) -> String {

@@ -36,7 +36,7 @@ async fn tick(core: &Core, backoff: &mut Backoff) -> Duration {
     let wait = match core.store.poll_branches(None, BATCH).await {
         Ok(report) => {
             backoff.reset();
-            let wait = report.next_at.map(|at| at.since(report.now).max(MIN_INTERVAL));
+            let wait = report.next_at.map(|at| (at - report.now).max(MIN_INTERVAL));
             handle(core, report).await;
             wait
         }

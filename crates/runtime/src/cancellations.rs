@@ -147,7 +147,7 @@ async fn tick(core: &Core, backoff: &mut Backoff) {
         Err(_) => core.env.now(),
     };
     let pending = requests.into_iter().map(|CancelRequest { job, epoch, deadline_at, actor }| {
-        let left = deadline_at.since(now).min(Duration::from_secs(86_400 * 365));
+        let left = (deadline_at - now).min(Duration::from_secs(86_400 * 365));
         ((job, epoch), PendingCancel { deadline: core.env.instant() + left, actor, newest_claim })
     });
     core.cancellations.update(&core.ledger, pending);

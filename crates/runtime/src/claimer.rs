@@ -65,8 +65,7 @@ pub(crate) async fn tick(core: &Arc<Core>, pool: &Arc<QueuePool>, limit: usize) 
         if !jobs.is_empty() {
             core.gatekeeper.note_activity();
         }
-        let refill_at =
-            batch.refill_at.map(|at| core.env.instant() + at.since(batch.now).min(MAX_REFILL_WAIT));
+        let refill_at = batch.refill_at.map(|at| core.env.instant() + (at - batch.now).min(MAX_REFILL_WAIT));
         pool.set_claim_result(batch.more, refill_at);
         pool.accept(core, jobs);
     }
@@ -114,7 +113,7 @@ pub(crate) async fn claim(
             Ok(mut batch) => {
                 backoff.reset();
                 core.metrics.claim_seconds.record_duration(core.env.since(started));
-                pool.queue_wait.record_durations(batch.jobs.iter().map(|job| batch.now.since(job.due_at)));
+                pool.queue_wait.record_durations(batch.jobs.iter().map(|job| batch.now - job.due_at));
                 add(&core.stats.claims, 1);
                 add(&core.stats.claimed, batch.jobs.len());
                 core.ledger.open(number, batch.jobs.len());
@@ -145,7 +144,7 @@ fn jobs_of(core: &Core, batch: &mut ClaimBatch, request: &ClaimRequest) -> Vec<J
     let (received, claimed_at) = (core.env.instant(), batch.now);
     let clock_offset = StepWriter::clock_offset(claimed_at, core.env.now());
     let job = |claimed: ClaimedJob| {
-        let left = claimed.deadline_at.map(|at| at.since(claimed_at));
+        let left = claimed.deadline_at.map(|at| at - claimed_at);
         Job {
             claim: ClaimGuard::new(core, &claimed, request.number, request.worker),
             claimed: Arc::new(claimed),

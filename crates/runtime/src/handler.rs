@@ -169,6 +169,11 @@ pub trait Handler: Send + Sync + 'static {
         None
     }
 
+    /// Checks that the code can decode an input, given as plain JSON, before a job with it is submitted. The error says why not.
+    fn check_input(&self, _input: &[u8]) -> Result<(), String> {
+        Ok(())
+    }
+
     /// Lets the code decide what follows from a failure; `None` leaves it to the retry policy.
     fn rescue(&self, _attempt: Arc<Attempt>, _failure: &Failure) -> Option<Running> {
         None

@@ -179,7 +179,7 @@ impl ChangeBuilder<'_> {
         let job = &self.attempt.job;
         let condition = job.wait.clone().unwrap_or(WaitCondition::Nothing);
         let now = self.attempt.writer.now();
-        let timeout = job.wait_until.map(|until| until.since(now).max(Duration::from_micros(1)));
+        let timeout = job.wait_until.map(|until| (until - now).max(Duration::from_micros(1)));
         let step = StepWrites { unreadable, ..StepWrites::default() };
         change(self.attempt, Outcome::Wait(Wait { condition, timeout }), Some(step))
     }
@@ -201,7 +201,7 @@ pub(crate) fn unmet_wait(attempt: &Attempt, now: Time) -> Option<Wait> {
     }
     let timed_out = job.wait_until.is_some_and(|until| until <= now);
     (!timed_out && !job.wait_is_met())
-        .then(|| Wait { condition, timeout: job.wait_until.map(|until| until.since(now)) })
+        .then(|| Wait { condition, timeout: job.wait_until.map(|until| until - now) })
 }
 
 /// The change that writes an outcome and a step, following the last change that the attempt committed.

@@ -32,7 +32,7 @@ async fn tick(core: &Core) {
     let mut pruned = 0;
     for (state, kept) in core.config.retention.rules() {
         let Ok(now) = core.store.inspect().clock().await else { return };
-        let mut prune = Prune { state, before: now.minus(kept), kind: None, after: None, limit: BATCH };
+        let mut prune = Prune { state, before: now - kept, kind: None, after: None, limit: BATCH };
         while !core.is_stopping() {
             match core.store.prune(None, &prune).await {
                 Ok(report) => {

@@ -363,7 +363,7 @@ fn wake_for_new(core: Option<&Core>, jobs: &[NewJob], outcomes: &[SubmitOutcome]
 pub(crate) fn wake_for(core: &Core, job: &NewJob) {
     let now = core.env.now();
     if let Some(at) = job.deadline_at {
-        core.timekeeper.set(at.since(now));
+        core.timekeeper.set(at - now);
     }
     match job.when {
         When::Now => {
@@ -372,6 +372,6 @@ pub(crate) fn wake_for(core: &Core, job: &NewJob) {
             }
         }
         When::After(delay) => core.timekeeper.set(delay),
-        When::At(at) => core.timekeeper.set(at.since(now)),
+        When::At(at) => core.timekeeper.set(at - now),
     }
 }

@@ -46,7 +46,7 @@ pub(crate) async fn run(core: Arc<Core>) {
                         // Suspects that wait for a rate limit are claimed when it has tokens for them.
                         if let Some(at) = batch.refill_at {
                             let woken = Arc::clone(&core);
-                            let wait = at.since(batch.now).min(MAX_REFILL_WAIT);
+                            let wait = (at - batch.now).min(MAX_REFILL_WAIT);
                             core.env.spawn(async move {
                                 woken.env.sleep(wait).await;
                                 woken.suspects_changed.notify_one();

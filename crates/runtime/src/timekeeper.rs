@@ -110,7 +110,7 @@ pub(crate) async fn fire(core: &Core, store: &dyn Store) -> Result<(), Error> {
         // If nothing fired although a timer is due, another process is firing it: check again, but not at once.
         let is_idle = report.woken + report.expired + report.cancelled + report.admitted + report.fired == 0;
         let least = if is_idle { RECHECK } else { Duration::ZERO };
-        core.timekeeper.set(at.since(report.now).max(least));
+        core.timekeeper.set((at - report.now).max(least));
     }
     Ok(())
 }

@@ -132,5 +132,5 @@ pub(crate) fn refused(invalid: &Invalid) -> Failure {
 
 /// The failure of a job whose key or unique name another one has.
 pub(crate) fn duplicate(of: JobId) -> Failure {
-    Failure::cancel(format!("job {of} has its key or unique name")).class("duplicate")
+    Failure::cancel(format!("job {of} has its key or unique name")).class(class::DUPLICATE)
 }

@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use serde::de::DeserializeOwned;
 use windlass_model::{
-    BranchPoll, BranchWatch, Epoch, Failure, Invalid, JobId, Limits, NewJob, Payload, Reason, Schedule,
-    Settings, State, SubmitOutcome, Time, Unique, Unwind, WaitCondition, limits::clean_message,
+    BranchPoll, BranchWatch, Epoch, Failure, Invalid, JobId, Limits, Location, NewJob, Payload, Reason,
+    Schedule, Settings, State, SubmitOutcome, Time, Unique, Unwind, WaitCondition, limits::clean_message,
 };
 
 use crate::{AdminAction, Backlog, Error, Fork, JobAction, Prune, StageUpdate, StateCount, intern::Lane};
@@ -285,6 +285,19 @@ pub(crate) fn state_counts(
     }
     let count = |((queue, kind, state), jobs)| StateCount { queue, kind, state, jobs };
     Ok(sums.into_iter().filter(|(_, jobs)| *jobs > 0).map(count).collect())
+}
+
+/// Sums up counts of jobs by the column `state` and by where they are.
+pub(crate) fn counts_by_state(
+    counts: impl IntoIterator<Item = (i16, Location, u64)>,
+    cap: u64,
+) -> BTreeMap<State, u64> {
+    let mut sums: BTreeMap<State, u64> = BTreeMap::new();
+    for (state, location, jobs) in counts {
+        let sum = sums.entry(final_state(state).unwrap_or_else(|| location.state())).or_default();
+        *sum = (*sum + jobs).min(cap);
+    }
+    sums
 }
 
 /// Sums up a backlog from counts per lane: what is counted ('ready', 'scheduled' or 'running'), how many, and since

@@ -237,6 +237,7 @@ pub enum AdminAction {
 /// The outcome of an action.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "snake_case", tag = "outcome", content = "why")]
+#[must_use = "the action may have been refused"]
 pub enum ControlOutcome {
     /// It is done.
     Done,
@@ -248,9 +249,26 @@ pub enum ControlOutcome {
     Already(String),
     /// It cannot be done; the text says why and what to do instead.
     Refused(String),
-    /// There is no such job, queue or limit.
+    /// There is no such job, queue, limit or schedule.
     Unknown,
 }
+
+impl ControlOutcome {
+    /// Makes an error of a refusal: `control.retry(job).await?.accepted()?`. What was so already is accepted.
+    pub fn accepted(self) -> Result<(), NotAccepted> {
+        match self {
+            ControlOutcome::Done | ControlOutcome::CancelRequested => Ok(()),
+            ControlOutcome::Created(_) | ControlOutcome::Already(_) => Ok(()),
+            ControlOutcome::Refused(why) => Err(NotAccepted(why)),
+            ControlOutcome::Unknown => Err(NotAccepted("there is nothing of this name".into())),
+        }
+    }
+}
+
+/// Why an action was not accepted.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("the action is refused: {0}")]
+pub struct NotAccepted(pub String);
 
 impl Actor {
     /// The failure that is stored with a job that this actor cancelled.

@@ -22,6 +22,10 @@ pub trait Diagnose: Send + Sync {
     /// How many ready jobs are suspects. Counting stops at `cap`.
     fn suspects(&self, cap: u64) -> Fut<'_, u64>;
 
+    /// How many failed jobs nobody has taken into account: those that are not children of a merged branch, whose merge has counted
+    /// them and whose rule, or the code after it, has dealt with them. Reads the newest `cap` failed jobs.
+    fn unhandled_failures(&self, cap: u64) -> Fut<'_, u64>;
+
     /// Branches that their job waits for, in the order of their next poll. Reads at most `limit` branches.
     fn awaited_branches(&self, limit: usize) -> Fut<'_, Vec<BranchHealth>>;
 

@@ -278,6 +278,7 @@ pub struct ClaimBatch {
 
 /// What happened to one signal.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[must_use = "the signal may not have been delivered"]
 pub enum SignalOutcome {
     /// It is in the inbox.
     Delivered {

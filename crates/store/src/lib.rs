@@ -46,7 +46,7 @@ pub mod conformance;
 
 pub use address::{sqlite_path, with_limits, without_password};
 pub use backend::Backend;
-pub use control::{Actor, AdminAction, Control, ControlOutcome, Fork, JobAction, StageUpdate};
+pub use control::{Actor, AdminAction, Control, ControlOutcome, Fork, JobAction, NotAccepted, StageUpdate};
 pub use diagnose::{
     BranchHealth, Database, Diagnose, OldestReady, PostgresHealth, SqliteHealth, TableHealth, WriteAccess,
     database, schema_state,
@@ -61,9 +61,9 @@ pub use execution::{
     NewWorker, Serves, SignalOutcome, TIMER_GATE, TxWork, Work,
 };
 pub use inspect::{
-    Attempt, AuditEntry, AuditFilter, Backlog, CancelHold, ChildPosition, Filter, Firing, Holds, Inspect,
-    Job, LimitView, Miss, Pause, QueueView, RateHold, ScheduleView, SerialHold, SerialView, StateCount,
-    Summary, Transition, TransitionCount, UnreadableSignalView, Waiting, WorkerView,
+    Attempt, AuditEntry, AuditFilter, Backlog, CancelHold, ChildGroup, ChildPosition, Filter, Firing, Holds,
+    Inspect, Job, LimitView, Miss, Pause, QueueView, RateHold, ScheduleView, SerialHold, SerialView,
+    StateCount, Summary, Transition, TransitionCount, UnreadableSignalView, Waiting, WorkerView,
 };
 pub use maintenance::{
     CANCEL_AGAIN, Maintenance, PollReport, Prune, Pruned, ReapReport, ReapRequest, RenewRequest, Renewal,

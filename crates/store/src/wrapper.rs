@@ -1,20 +1,20 @@
 //! Stores that change a few verbs of another store: virtual clocks, injected faults, measurements.
 
-use std::{path::PathBuf, sync::Arc};
+use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
 
 use windlass_model::{
     Change, ClaimNo, CommitOutcome, JobClaim, JobId, JournalEntry, Limits, NewJob, NewSignal, Payload, Rev,
-    Signal, SubmitOutcome, Time, WorkerId,
+    Signal, State, SubmitOutcome, Time, WorkerId,
 };
 
 use crate::{
     Actor, AdminAction, Attempt, AuditEntry, AuditFilter, Backend, Backlog, Branch, BranchChild,
-    BranchChildFilter, BranchHealth, CancelRequest, ChildEnd, ClaimBatch, ClaimOnSubmit, ClaimRequest,
-    Control, ControlOutcome, Database, Diagnose, Execution, Filter, Firing, Fork, Fut, Holds, Inspect, Job,
-    JobAction, JobEnd, LimitView, Maintenance, Miss, NewWorker, Now, OldestReady, PollReport, Prune, Pruned,
-    QueueView, ReapReport, ReapRequest, RenewRequest, Renewal, Replay, ScheduleView, SchemaState, SerialView,
-    SignalOutcome, SourceRow, StageUpdate, StateCount, Store, Summary, TableSource, TimerReport, Transition,
-    TransitionCount, Work, WorkerView,
+    BranchChildFilter, BranchHealth, CancelRequest, ChildEnd, ChildGroup, ClaimBatch, ClaimOnSubmit,
+    ClaimRequest, Control, ControlOutcome, Database, Diagnose, Execution, Filter, Firing, Fork, Fut, Holds,
+    Inspect, Job, JobAction, JobEnd, LimitView, Maintenance, Miss, NewWorker, Now, OldestReady, PollReport,
+    Prune, Pruned, QueueView, ReapReport, ReapRequest, RenewRequest, Renewal, Replay, ScheduleView,
+    SchemaState, SerialView, SignalOutcome, SourceRow, StageUpdate, StateCount, Store, Summary, TableSource,
+    TimerReport, Transition, TransitionCount, Work, WorkerView,
 };
 
 /// Declares [`Wrapper`] with every method of the traits, and implements the traits for every wrapper.
@@ -83,9 +83,11 @@ wrapper! {
     Inspect {
         job(id: JobId) -> Fut<'a, Option<Job>>;
         jobs(filter: &'a Filter) -> Fut<'a, Vec<Summary>>;
+        count_jobs(filter: &'a Filter, cap: u64) -> Fut<'a, BTreeMap<State, u64>>;
         history(id: JobId) -> Fut<'a, Vec<Attempt>>;
         transitions(id: JobId, after: Option<Rev>, limit: usize) -> Fut<'a, Vec<Transition>>;
         children(parent: JobId, after: Option<JobId>, limit: usize) -> Fut<'a, Vec<Summary>>;
+        live_children(parent: JobId, group: ChildGroup, among: usize) -> Fut<'a, Vec<Summary>>;
         holds(id: JobId) -> Fut<'a, Option<Holds>>;
         state_counts(cap: u64) -> Fut<'a, Vec<StateCount>>;
         backlog(cap: u64) -> Fut<'a, Vec<Backlog>>;
@@ -112,6 +114,7 @@ wrapper! {
         database() -> Fut<'a, Database>;
         oldest_ready() -> Fut<'a, Vec<OldestReady>>;
         suspects(cap: u64) -> Fut<'a, u64>;
+        unhandled_failures(cap: u64) -> Fut<'a, u64>;
         awaited_branches(limit: usize) -> Fut<'a, Vec<BranchHealth>>;
         orphaned_branches(limit: usize) -> Fut<'a, Vec<BranchHealth>>;
     }

@@ -166,6 +166,8 @@ impl Engine {
         .await?;
         shared.telemetry.attach(&started);
         *worker = Some(started);
+        drop(worker);
+        self.warn_of_unserved_queues().await;
         Ok(())
     }
 
@@ -196,7 +198,8 @@ impl Engine {
         SubmitAll::new(self, jobs)
     }
 
-    /// Submits a job of a kind that this program knows only by name.
+    /// Submits a job of a kind that this program knows only by name. If the engine serves the kind, an input that its code cannot
+    /// decode is refused with [`Error::Input`]; see [`SubmitJson::unchecked`].
     pub fn submit_json(&self, kind: &str, version: i32, input: serde_json::Value) -> SubmitJson<'_> {
         SubmitJson::new(self, KindVersion { kind: kind.to_owned(), version }, input)
     }
@@ -221,7 +224,8 @@ impl Engine {
         Scheduling::new(self, name, calendar, &job)
     }
 
-    /// Submits a job at each tick of a calendar, of a kind that this program knows only by name.
+    /// Submits a job at each tick of a calendar, of a kind that this program knows only by name. Its input is checked as by
+    /// [`Engine::submit_json`].
     pub fn schedule_json(
         &self,
         name: &str,
@@ -270,6 +274,7 @@ impl Engine {
         let (services, replayers) =
             (Arc::clone(&self.shared.services), Arc::clone(&self.shared.kinds.replayers));
         Operator::new(services, replayers, move || submitter.poke())
+            .with_default_queues(self.shared.kinds.default_queues.clone())
     }
 
     /// Makes the worker of this engine check for work at once, e.g. after a transaction of your own that submitted jobs has
@@ -377,6 +382,13 @@ impl Engine {
     /// The default queue of a kind.
     pub(crate) fn default_queue(&self, kind: &str) -> &'static str {
         self.shared.kinds.default_queues.get(kind).copied().unwrap_or("default")
+    }
+
+    /// Checks an input of a kind that this engine serves, given as plain JSON. Of a kind that it does not serve, it accepts any.
+    pub(crate) fn check_input(&self, kind: &KindVersion, input: &[u8]) -> Result<(), Error> {
+        let checked =
+            self.shared.kinds.registry.get(kind).map_or(Ok(()), |handler| handler.check_input(input));
+        checked.map_err(|why| Error::Input { kind: kind.kind.clone(), why })
     }
 
     /// The stage that a job starts in, of a kind that this program may know only by name.

@@ -58,6 +58,7 @@ mod signal;
 mod submit;
 mod telemetry;
 pub mod testing;
+mod unserved;
 mod within;
 
 pub use builder::Builder;
@@ -70,14 +71,14 @@ pub use submit::{Submit, SubmitAll, SubmitJson, SubmittedJob};
 pub use windlass_env as env;
 pub use windlass_model as model;
 pub use windlass_model::{
-    Calendar, Failure, JobId, Merge, RateCharge, RateLimit, Reason, Retry, Serial, State, States, Time,
-    Unique,
+    Calendar, Failure, FailureClass, JobId, Merge, RateCharge, RateLimit, Reason, Retry, Serial, State,
+    States, Time, Unique,
     calendar::{CatchUp, Overlap, Unit},
     failure::{OnFailure, OrFailure},
     merge::{Share, percent},
 };
 pub use windlass_operate as operate;
-pub use windlass_operate::{Control, Why};
+pub use windlass_operate::{Cause, Control, Why};
 pub use windlass_runtime::{Config, Pool, Retention};
 pub use windlass_store as store;
 pub use windlass_store::{

@@ -10,7 +10,6 @@ use windlass_model::{
     calendar::{CatchUp, Overlap},
     job::digest,
 };
-use windlass_store::ControlOutcome;
 
 use crate::{Engine, Error, Kind};
 
@@ -20,6 +19,8 @@ use crate::{Engine, Error, Kind};
 pub struct Scheduling<'a> {
     engine: &'a Engine,
     schedule: Result<Schedule, Error>,
+    /// Whether the code of the kind must be able to decode the input.
+    is_checked: bool,
     author: String,
     note: Option<String>,
 }
@@ -40,7 +41,7 @@ impl<'a> Scheduling<'a> {
                 schedule.stage = J::stage(&schedule.input.bytes);
                 schedule
             });
-        Scheduling { engine, schedule, author: "the program".into(), note: None }
+        Scheduling { engine, schedule, is_checked: false, author: "the program".into(), note: None }
     }
 
     pub(crate) fn json(
@@ -54,13 +55,25 @@ impl<'a> Scheduling<'a> {
         let mut schedule = Schedule::new(name, calendar, kind, Payload::json(input.to_string().into_bytes()));
         schedule.queue = queue.into();
         schedule.stage = engine.stage(&schedule.kind.kind, &schedule.input.bytes);
-        Scheduling { engine, schedule: Ok(schedule), author: "the program".into(), note: None }
+        Scheduling {
+            engine,
+            schedule: Ok(schedule),
+            is_checked: true,
+            author: "the program".into(),
+            note: None,
+        }
     }
 
     fn with(mut self, change: impl FnOnce(&mut Schedule)) -> Scheduling<'a> {
         if let Ok(schedule) = &mut self.schedule {
             change(schedule);
         }
+        self
+    }
+
+    /// Accepts an input that the code of this program cannot decode, because other workers can.
+    pub fn unchecked(mut self) -> Scheduling<'a> {
+        self.is_checked = false;
         self
     }
 
@@ -108,12 +121,16 @@ impl<'a> Scheduling<'a> {
 }
 
 impl<'a> IntoFuture for Scheduling<'a> {
-    type Output = Result<ControlOutcome, Error>;
+    /// Whether anything was changed.
+    type Output = Result<bool, Error>;
     type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send + 'a>>;
 
     fn into_future(self) -> Self::IntoFuture {
         Box::pin(async move {
             let mut schedule = self.schedule?;
+            if self.is_checked {
+                self.engine.check_input(&schedule.kind, &schedule.input.bytes)?;
+            }
             let plain =
                 NewJob::new(self.engine.new_id(), &schedule.kind.kind, &schedule.queue, schedule.input);
             debug_assert_eq!(plain.digest, digest(&schedule.kind.kind, &plain.input));

@@ -13,7 +13,7 @@ use windlass_workflow::engine::OutgoingSignal;
 
 use crate::{Engine, Error, handle::find_by_key};
 
-/// Whether a signal was delivered.
+/// Whether a signal was delivered. Both answers mean that the job has received it once; a signal that cannot be delivered is an error.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Delivery {
     /// It is durably in the job's inbox.

@@ -144,12 +144,28 @@ pub struct SubmitJson<'a> {
     engine: &'a Engine,
     kind: KindVersion,
     input: serde_json::Value,
+    is_checked: bool,
     spec: Spec,
 }
 
 impl<'a> SubmitJson<'a> {
     pub(crate) fn new(engine: &'a Engine, kind: KindVersion, input: serde_json::Value) -> SubmitJson<'a> {
-        SubmitJson { engine, kind, input, spec: Spec::default() }
+        SubmitJson { engine, kind, input, is_checked: true, spec: Spec::default() }
+    }
+
+    /// Accepts an input that the code of this program cannot decode, because other workers can.
+    pub fn unchecked(mut self) -> Self {
+        self.is_checked = false;
+        self
+    }
+
+    /// The input as JSON, if the code of the kind can decode it or that is not checked.
+    fn checked_input(&self) -> Result<Vec<u8>, Error> {
+        let input = self.input.to_string().into_bytes();
+        if self.is_checked {
+            self.engine.check_input(&self.kind, &input)?;
+        }
+        Ok(input)
     }
 
     windlass_workflow::job_settings!();
@@ -163,7 +179,7 @@ impl SubmitJson<'_> {
         let default_queue = self.engine.default_queue(&self.kind.kind);
         let id = self.spec.id.unwrap_or_else(|| self.engine.new_id());
         self.spec.no_signals()?;
-        let input = self.input.to_string().into_bytes();
+        let input = self.checked_input()?;
         let stage = self.engine.stage(&self.kind.kind, &input);
         let job = self.engine.codecs().encoded(self.spec.job(id, self.kind, default_queue, input))?;
         Ok((self.engine.clone(), NewJob { stage, ..job }))
@@ -176,17 +192,9 @@ impl<'a> IntoFuture for SubmitJson<'a> {
 
     fn into_future(self) -> Self::IntoFuture {
         let default_queue = self.engine.default_queue(&self.kind.kind);
-        let (engine, kind) = (self.engine, self.kind.kind.clone());
+        let (engine, kind, input) = (self.engine, self.kind.kind.clone(), self.checked_input());
         let stage = move |input: &[u8]| engine.stage(&kind, input);
-        let submitting = submit_one(
-            engine,
-            self.spec,
-            self.kind,
-            default_queue,
-            Ok(self.input.to_string().into_bytes()),
-            stage,
-            Door::Queue,
-        );
+        let submitting = submit_one(engine, self.spec, self.kind, default_queue, input, stage, Door::Queue);
         Box::pin(async move {
             let (engine, id, submitted) = submitting.await?;
             Ok(Handle::submitted(engine, id, submitted))

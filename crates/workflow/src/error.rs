@@ -21,6 +21,17 @@ pub enum Error {
         /// What serde says.
         source: serde_json::Error,
     },
+    /// The code of the kind, which this program registers, cannot decode the input. Nothing was submitted.
+    #[error(
+        "the input of a {kind:?} job does not decode ({why}); correct it, or submit it unchecked (`--any-kind`) for workers whose \
+         code decodes it"
+    )]
+    Input {
+        /// The job's kind.
+        kind: String,
+        /// What serde says.
+        why: String,
+    },
     /// The input cannot be encoded.
     #[error("the input of a {kind:?} job cannot be encoded: {source}")]
     Codec {
@@ -76,6 +87,17 @@ pub enum Error {
         kind: String,
         /// The kind that the caller expects.
         expected: String,
+    },
+    /// No job has this name.
+    #[error("no job is called {0:?}; name it by its id, as kind/key, or by its key")]
+    NoSuchName(String),
+    /// Several jobs have this name.
+    #[error("several jobs are called {name:?}: {}; write kind/key or the id of one of them", jobs.join(", "))]
+    AmbiguousName {
+        /// The name.
+        name: String,
+        /// Kind, key and id of each, or of the first of many.
+        jobs: Vec<String>,
     },
     /// The job has no branch of this name.
     #[error(

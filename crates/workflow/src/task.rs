@@ -211,6 +211,10 @@ impl<T: Task> Handler for TaskHandler<T> {
     fn backoff(&self, _attempt: &Attempt, failure: &Failure, nth: u32) -> Option<Duration> {
         T::backoff(failure, nth)
     }
+
+    fn check_input(&self, input: &[u8]) -> Result<(), String> {
+        serde_json::from_slice::<T>(input).map(drop).map_err(|error| error.to_string())
+    }
 }
 
 async fn run<T: Task>(cx: TaskCx) -> Result<StepResult, Failure> {

@@ -210,7 +210,7 @@ pub(super) async fn run(stores: &mut Stores, options: Options) -> anyhow::Result
     let seen = seen(&engine, job, options, folder.path()).await?;
     let woken = MERGED.get().and_then(|merged| {
         let merged = Time::from_system(*merged);
-        Some(merged.since(seen.last?).as_secs_f64() * 1_000.0)
+        Some((merged - seen.last?).as_secs_f64() * 1_000.0)
     });
     let report = Report::new("fanout", stores.name(), n)
         .with("child", if child == Kind::Task { "task" } else { "flow" })

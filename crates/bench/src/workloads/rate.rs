@@ -146,7 +146,7 @@ async fn measure(stores: &Stores, rate: u32, times: &Times) -> anyhow::Result<Fo
         admitted.len() < submitted,
         "there were too few jobs for the limit to be what they wait for"
     );
-    let during = |at: &Time| *at >= begin && *at < begin.plus(times.span);
+    let during = |at: &Time| *at >= begin && *at < begin + times.span;
     let inside: Vec<u64> = admitted.iter().filter(|(at, _)| during(at)).map(|(_, weight)| *weight).collect();
     let weight: u64 = inside.iter().sum();
     let after: Vec<Admitted> = admitted.iter().copied().filter(|(at, _)| *at >= again).collect();

@@ -2,6 +2,8 @@
 
 use windlass::{State, store::Filter};
 
+use crate::out;
+
 /// Filters; a job must match all that are given.
 #[derive(clap::Args, Clone, Default)]
 pub(crate) struct Filters {
@@ -27,6 +29,9 @@ pub(crate) struct Filters {
     /// Only of this version of their kind
     #[arg(long, value_name = "N")]
     pub(crate) version: Option<i32>,
+    /// Only jobs that no other job submitted: no children
+    #[arg(long)]
+    pub(crate) top: bool,
 }
 
 impl Filters {
@@ -34,6 +39,7 @@ impl Filters {
     pub(crate) fn is_empty(&self) -> bool {
         self.state.is_none()
             && self.version.is_none()
+            && !self.top
             && self.texts().iter().all(|(_, value)| value.is_none())
     }
 
@@ -56,8 +62,19 @@ impl Filters {
             key: self.key.clone(),
             stage: self.stage.clone(),
             version: self.version,
+            top: self.top,
             ..Filter::default()
         }
+    }
+
+    /// The same filters in words, but the state.
+    pub(crate) fn to_words(&self) -> String {
+        let words =
+            |(name, value): (&str, &Option<String>)| Some(format!("{name} {}", out::plain(value.as_ref()?)));
+        let mut all: Vec<String> = self.texts().into_iter().filter_map(words).collect();
+        all.extend(self.version.map(|version| format!("version {version}")));
+        all.extend(self.top.then(|| "without a parent".to_owned()));
+        all.join(", ")
     }
 
     /// The same filters as flags of a command line.
@@ -69,6 +86,7 @@ impl Filters {
                 flags += &if plain { format!(" --{name} {value}") } else { format!(" --{name} {value:?}") };
             }
         }
-        flags + &self.version.map(|version| format!(" --version {version}")).unwrap_or_default()
+        flags += &self.version.map(|version| format!(" --version {version}")).unwrap_or_default();
+        flags + if self.top { " --top" } else { "" }
     }
 }

@@ -9,9 +9,9 @@ pub(crate) struct KindVersion {
     /// Which version of the kind [default: the newest that this program serves]
     #[arg(long, value_name = "N")]
     kind_version: Option<i32>,
-    /// Accept a kind that this program does not serve, because other workers serve it
+    /// Accept a kind that this program does not serve, or an input that its code cannot decode, because other workers can
     #[arg(long)]
-    any_kind: bool,
+    pub(crate) any_kind: bool,
 }
 
 impl KindVersion {

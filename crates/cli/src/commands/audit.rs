@@ -8,12 +8,12 @@ use windlass::{
     store::{AuditEntry, AuditFilter},
 };
 
-use crate::{durations, out, program::Program, table};
+use crate::{durations, out, program::Program, resolve, table};
 
 /// List what people did to jobs, queues, limits and schedules, newest first
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Only entries about this subject: a job's id, or the name of a queue, limit, serial key or schedule
+    /// Only entries about this subject: the name of a queue, limit, serial key or schedule, or a job by id, kind/key or key
     #[arg(long, value_name = "NAME")]
     subject: Option<String>,
     /// Only entries before this number, which the previous page printed
@@ -32,8 +32,16 @@ pub(crate) async fn run(args: Args, program: &Program) -> anyhow::Result<ExitCod
     let inspect = engine.inspect();
     // One more than is shown, to know whether there is another page.
     let limit = args.limit as usize + 1;
-    let filter = AuditFilter { subject: args.subject.clone(), before: args.before, limit };
+    let mut filter = AuditFilter { subject: args.subject, before: args.before, limit };
     let mut entries = inspect.audit(&filter).await?;
+    // Entries about a job have its id. Nothing has this name as it is, so it may name a job in another way.
+    if entries.is_empty()
+        && let Some(name) = &filter.subject
+        && let Ok(job) = resolve::job(name, &engine, program).await
+    {
+        filter.subject = Some(job.to_string());
+        entries = inspect.audit(&filter).await?;
+    }
     let more = entries.len() > args.limit as usize;
     entries.truncate(args.limit as usize);
     let next = entries.last().filter(|_| more).map(|entry| entry.number);
@@ -47,7 +55,7 @@ pub(crate) async fn run(args: Args, program: &Program) -> anyhow::Result<ExitCod
     }
     let mut text = render(&entries, inspect.clock().await?);
     if let Some(next) = next {
-        let subject = args.subject.map(|subject| format!(" --subject {subject:?}")).unwrap_or_default();
+        let subject = filter.subject.map(|subject| format!(" --subject {subject:?}")).unwrap_or_default();
         text += &format!(
             "\nolder entries: {} audit{subject} --limit {} --before {next}\n",
             program.name, args.limit

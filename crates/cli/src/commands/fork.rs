@@ -29,7 +29,7 @@ use crate::{
 #[derive(clap::Args)]
 #[command(group(clap::ArgGroup::new("position").args(["before", "before_entry", "from_beginning"])))]
 pub(crate) struct Args {
-    /// The job: its id, its key, or its name as a child of a branch; or select jobs with filters
+    /// The job: its id, kind/key, its key, or its name as a child of a branch; or select jobs with filters
     job: Option<String>,
     /// Start at the call of this name, which runs again
     #[arg(long, value_name = "NAME")]

@@ -10,7 +10,7 @@ use windlass::{
 
 use crate::{args::Filters, durations, out, program::Program, resolve, table};
 
-/// List jobs, newest first, with the number of jobs in each state.
+/// List jobs, newest first, with the number of matching jobs in each state.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]
@@ -18,8 +18,8 @@ pub(crate) struct Args {
     /// Only jobs older than this one, which the previous page printed
     #[arg(long, value_name = "ID")]
     before: Option<JobId>,
-    /// Only children of this job, oldest first
-    #[arg(long, value_name = "JOB", conflicts_with_all = ["before", "tag"])]
+    /// Only children of this job, named as for `show`, oldest first
+    #[arg(long, value_name = "JOB", conflicts_with_all = ["before", "tag", "top"])]
     parent: Option<String>,
     /// With --parent: only the children in its branch of this name
     #[arg(long, value_name = "NAME", requires = "parent")]
@@ -91,10 +91,8 @@ fn totals(args: &Args, counts: &BTreeMap<State, u64>) -> String {
     if counts.is_empty() {
         return String::new();
     }
-    let of = |what: &str, name: &Option<String>| name.as_ref().map(|name| format!("{what} {name}"));
-    let scope: Vec<String> =
-        [of("kind", &args.filters.kind), of("queue", &args.filters.queue)].into_iter().flatten().collect();
-    let scope = if scope.is_empty() { String::new() } else { format!("{}: ", scope.join(", ")) };
+    let scope = args.filters.to_words();
+    let scope = if scope.is_empty() { scope } else { format!("{scope}: ") };
     format!("{scope}{}\n", counts.join(" · "))
 }
 
@@ -149,7 +147,7 @@ pub(crate) fn list(jobs: &[Summary], block_items: &BTreeMap<JobId, u32>, now: Ti
 
 /// The detail that matters in the job's state.
 fn note(job: &Summary, now: Time) -> String {
-    let took = |at: Time| format!("after {}", durations::format(at.since(job.submitted_at)));
+    let took = |at: Time| format!("after {}", durations::format(at - job.submitted_at));
     match (job.state, job.reason, job.finished_at) {
         (State::Scheduled, ..) => format!("due {}", durations::relative(job.due_at, now)),
         (State::Failed, Some(reason), _) => reason.to_string(),

@@ -2,7 +2,11 @@
 
 use std::{process::ExitCode, time::Duration};
 
-use windlass::{RateLimit, operate::views::RateLimits, store::LimitView};
+use windlass::{
+    RateLimit,
+    operate::views::RateLimits,
+    store::{AdminAction, LimitView},
+};
 
 use crate::{args::Actor, durations, out, outcome, program::Program, table};
 
@@ -64,7 +68,7 @@ pub(crate) async fn run(args: Args, program: &Program) -> anyhow::Result<ExitCod
             limit.check()?;
             let done = format!("{} per {}, burst {}", limit.rate, durations::format(limit.per), limit.burst);
             let engine = program.engine().await?;
-            let outcome = set.actor.control(&engine).set_limit(limit).await?;
+            let outcome = set.actor.control(&engine).administer(&AdminAction::Limit(limit)).await?;
             outcome::print(program, "limit", &set.name, &outcome, &done)
         }
         Some(Command::Lift(lift)) => {

@@ -2,7 +2,10 @@
 
 use std::process::ExitCode;
 
-use windlass::operate::views::{QueueRow, Queues};
+use windlass::{
+    operate::views::{QueueRow, Queues},
+    store::AdminAction,
+};
 
 use crate::{args::Actor, durations, out, outcome, program::Program, table};
 
@@ -39,12 +42,12 @@ pub(crate) async fn run(args: Args, program: &Program) -> anyhow::Result<ExitCod
         Some(Command::Pause(Named { name, actor })) => {
             // Creates the store: a queue can be paused before its first job.
             let engine = program.engine().await?;
-            let outcome = actor.control(&engine).pause_queue(&name).await?;
+            let outcome = actor.control(&engine).administer(&AdminAction::PauseQueue(name.clone())).await?;
             outcome::print(program, "queue", &name, &outcome, "paused; running attempts continue")
         }
         Some(Command::Resume(Named { name, actor })) => {
             let engine = program.reader().await?;
-            let outcome = actor.control(&engine).resume_queue(&name).await?;
+            let outcome = actor.control(&engine).administer(&AdminAction::ResumeQueue(name.clone())).await?;
             outcome::print(program, "queue", &name, &outcome, "resumed")
         }
     }

@@ -24,7 +24,7 @@ use crate::{
 /// --branch names one, because nothing waits for their children.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// The job that opened the branches: its id, its key, or its name as a child of a branch
+    /// The job that opened the branches: its id, kind/key, its key, or its name as a child of a branch
     job: String,
     /// Only the branch of this name
     #[arg(long, value_name = "NAME")]

@@ -2,7 +2,10 @@
 
 use std::process::ExitCode;
 
-use windlass::{operate::views::SerialKeys, store::SerialView};
+use windlass::{
+    operate::views::SerialKeys,
+    store::{AdminAction, SerialView},
+};
 
 use crate::{args::Actor, out, outcome, program::Program, table};
 
@@ -43,7 +46,10 @@ pub(crate) async fn run(args: Args, program: &Program) -> anyhow::Result<ExitCod
     if let Some(Command::Slots(Slots { key, slots, actor })) = &args.command {
         windlass::model::limits::check_slots(key, Some(*slots))?;
         let engine = program.engine().await?;
-        let outcome = actor.control(&engine).set_slots(key, *slots).await?;
+        let outcome = actor
+            .control(&engine)
+            .administer(&AdminAction::Slots { key: key.clone(), slots: *slots })
+            .await?;
         return outcome::print(
             program,
             "serial key",

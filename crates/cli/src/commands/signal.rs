@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use windlass::{
     ControlOutcome, Delivery, Engine, Error, JobId, State,
     model::{WaitCondition, branch::BRANCH_SIGNAL, wait::CHILD_SIGNAL},
-    store::{Filter, Job},
+    store::Job,
 };
 
 use crate::{
@@ -15,19 +15,20 @@ use crate::{
     args::{self, Actor},
     out,
     program::Program,
+    resolve,
 };
 
 /// Send a signal to a job; when this returns, the signal is durably in the job's inbox
 ///
 /// The payload is any JSON value, null by default; `-` reads it from standard input, `@FILE` from a file. Name the job by its
-/// id, or by --kind and --key: `windlass signal --kind order --key 17 paid '{"cents": 1200}'`.
+/// id or by kind and key: `windlass signal order/17 paid '{"cents": 1200}'`.
 ///
 /// A signal that the job's code cannot decode is marked unreadable: `show` and `why` list it with the reason.
 /// `windlass signal --drop JOB NUMBER` deletes a signal from the inbox; `windlass signal --restore JOB NUMBER` makes an
 /// unreadable signal readable again, for code that can decode it.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// The job's id; leave it out with --kind and --key
+    /// The job: its id, kind/key, its key, or its name as a child of a branch
     job: String,
     /// The signal's name; with --drop or --restore, its number in the inbox
     #[arg(allow_negative_numbers = true)]
@@ -38,12 +39,6 @@ pub(crate) struct Args {
     /// Deliver it once: if the job was sent a signal with this name and id before, this one is dropped
     #[arg(long, value_name = "ID")]
     dedup: Option<String>,
-    /// Send it to the job of this kind with the key of --key
-    #[arg(long, requires = "key")]
-    kind: Option<String>,
-    /// Send it to the job with this key, instead of an id
-    #[arg(long, requires = "kind")]
-    key: Option<String>,
     /// Delete the signal with this number from the inbox
     #[arg(long, conflicts_with_all = ["restore", "dedup"])]
     drop: bool,
@@ -57,55 +52,20 @@ pub(crate) struct Args {
     json: bool,
 }
 
-/// A signal, or the number of one, and its receiver.
-struct Parsed {
-    receiver: Receiver,
-    name: String,
-    payload: Value,
-}
-
-enum Receiver {
-    Id(JobId),
-    Key { kind: String, key: String },
-}
-
-impl Args {
-    fn parse(&self) -> anyhow::Result<Parsed> {
-        let (receiver, name, payload) = match (&self.kind, &self.key) {
-            (Some(kind), Some(key)) => {
-                if self.payload.is_some() {
-                    bail!("both a job and --key are given; use one or the other");
-                }
-                let receiver = Receiver::Key { kind: kind.clone(), key: key.clone() };
-                (receiver, self.job.clone(), &self.name)
-            }
-            _ => {
-                let id = self.job.parse().map_err(anyhow::Error::msg)?;
-                let Some(name) = self.name.clone() else {
-                    bail!("the signal needs a name: `signal {id} NAME`");
-                };
-                (Receiver::Id(id), name, &self.payload)
-            }
-        };
-        let payload = match payload {
-            Some(text) => args::json("payload", text)?,
-            None => Value::Null,
-        };
-        Ok(Parsed { receiver, name, payload })
-    }
-}
-
 pub(crate) async fn run(args: Args, program: &Program) -> anyhow::Result<ExitCode> {
-    let Parsed { receiver, name, payload } = args.parse()?;
+    let Some(name) = args.name.clone() else {
+        bail!("the signal needs a name: `{} signal {} NAME`", program.name, args.job);
+    };
+    let payload = match &args.payload {
+        Some(text) => args::json("payload", text)?,
+        None => Value::Null,
+    };
     let edits_inbox = args.drop || args.restore;
     if args.actor.is_given() && !edits_inbox {
         bail!("sent signals are not in the audit log; --by and --note work with --drop and --restore only");
     }
     let engine = program.reader().await?;
-    let id = match receiver {
-        Receiver::Id(id) => id,
-        Receiver::Key { kind, key } => find_by_key(&engine, kind, key).await?,
-    };
+    let id = resolve::job(&args.job, &engine, program).await?;
     if edits_inbox {
         return drop_or_restore(&args, &engine, id, &name, program).await;
     }
@@ -149,16 +109,16 @@ async fn drop_or_restore(
     };
     let control = args.actor.control(engine);
     let (outcome, participle) = match args.drop {
-        true => (control.drop_signal(id, number).await?, "dropped"),
-        false => (control.restore_signal(id, number).await?, "restored"),
+        true => (control.drop_signal(id, number).await, "dropped"),
+        false => (control.restore_signal(id, number).await, "restored"),
     };
+    let outcome = outcome.map_err(|error| program.explain(error))?;
     if args.json {
         let mut answer = actions::to_json(id, &outcome);
         answer["number"] = json!(number);
         out::print_json(&answer)?;
     }
     match outcome {
-        ControlOutcome::Unknown => bail!(program.no_job(id)),
         ControlOutcome::Refused(why) => {
             bail!("signal {number} of {id} cannot be {participle}: {}", out::plain(&why))
         }
@@ -167,14 +127,6 @@ async fn drop_or_restore(
         _ => out::print(&format!("{id} signal {number} {participle}\n"))?,
     }
     Ok(ExitCode::SUCCESS)
-}
-
-async fn find_by_key(engine: &Engine, kind: String, key: String) -> anyhow::Result<JobId> {
-    let filter = Filter { kind: Some(kind.clone()), key: Some(key.clone()), limit: 1, ..Filter::default() };
-    match engine.inspect().jobs(&filter).await?.first() {
-        Some(job) => Ok(job.id),
-        None => bail!(Error::NoSuchKey { kind, key }),
-    }
 }
 
 /// Why the job may not consume a signal of this name soon. `begun` is whether it has a journal.

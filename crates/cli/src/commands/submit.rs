@@ -14,6 +14,7 @@ use crate::{
     args::{self, FlowControl, KindVersion, UniqueName},
     durations, out,
     program::Program,
+    resolve,
 };
 
 /// Submit a job, and print its id
@@ -67,9 +68,10 @@ pub(crate) struct Args {
     /// Submit this many of it
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     count: u32,
-    /// Its parent: `cancel --children` cancels it with the parent, and it is kept while the parent exists and is not done
+    /// Its parent, by id, kind/key or key: `cancel --children` cancels it with the parent, and it is kept while the parent exists and
+    /// is not done
     #[arg(long, value_name = "JOB")]
-    parent: Option<JobId>,
+    parent: Option<String>,
     /// A signal that is in its inbox from the start: NAME, or NAME=JSON; may be repeated. If a job with its key or unique
     /// name exists, that job gets the signal
     #[arg(long, value_name = "NAME[=JSON]")]
@@ -94,8 +96,12 @@ pub(crate) async fn run(args: Args, program: &Program) -> anyhow::Result<ExitCod
     let signals = args.signal.iter().map(|text| parse_signal(text)).collect::<anyhow::Result<Vec<_>>>()?;
     let engine = program.engine().await?;
     let version = args.version.resolve(&engine, &args.kind)?;
+    let parent = match &args.parent {
+        Some(parent) => Some(resolve::job(parent, &engine, program).await?),
+        None => None,
+    };
     let submit = |_| {
-        let submit = build(&engine, &args, version, &input);
+        let submit = build(&engine, &args, version, &input, parent);
         signals.iter().fold(submit, |submit, (name, payload)| submit.signal(name, payload)).into_future()
     };
     let submits = futures_util::stream::iter(0..args.count).map(submit).buffered(IN_FLIGHT);
@@ -119,8 +125,17 @@ pub(crate) async fn run(args: Args, program: &Program) -> anyhow::Result<ExitCod
     Ok(ExitCode::SUCCESS)
 }
 
-fn build<'a>(engine: &'a Engine, args: &Args, version: i32, input: &Value) -> SubmitJson<'a> {
+fn build<'a>(
+    engine: &'a Engine,
+    args: &Args,
+    version: i32,
+    input: &Value,
+    parent: Option<JobId>,
+) -> SubmitJson<'a> {
     let mut submit = engine.submit_json(&args.kind, version, input.clone()).priority(args.priority);
+    if args.version.any_kind {
+        submit = submit.unchecked();
+    }
     for tag in &args.tag {
         submit = submit.tag(tag);
     }
@@ -162,7 +177,7 @@ fn build<'a>(engine: &'a Engine, args: &Args, version: i32, input: &Value) -> Su
     if let Some(charge) = args.flow_control.charge() {
         submit = submit.rate(charge);
     }
-    if let Some(parent) = args.parent {
+    if let Some(parent) = parent {
         submit = submit.parent(parent);
     }
     submit
@@ -255,7 +270,7 @@ async fn warn_without_worker(engine: &Engine, program: &Program) {
 
 fn time_or_duration(text: &str) -> Result<Time, String> {
     if let Ok(duration) = durations::parse(text) {
-        return Ok(Time::from_system(SystemTime::now()).plus(duration));
+        return Ok(Time::from_system(SystemTime::now()) + duration);
     }
     text.parse().map_err(|why| format!("{why}, or as a duration from now like 2h"))
 }

@@ -3,18 +3,14 @@
 use std::process::ExitCode;
 
 use anyhow::bail;
-use windlass::Why;
+use windlass::{Why, operate::Found};
 
-use crate::{
-    out,
-    program::Program,
-    resolve::{self, Resolved},
-};
+use crate::{out, program::Program, resolve};
 
 /// Explain why a job is in its state, and what to do about it
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// The job: its id, its key, or its name as a child of a branch
+    /// The job: its id, kind/key, its key, or its name as a child of a branch
     job: String,
     /// Print JSON
     #[arg(long)]
@@ -24,8 +20,8 @@ pub(crate) struct Args {
 pub(crate) async fn run(args: Args, program: &Program) -> anyhow::Result<ExitCode> {
     let engine = program.reader().await?;
     let (id, packed) = match resolve::job_or_item(&args.job, &engine, program).await? {
-        Resolved::Job(id) => (id, None),
-        Resolved::Packed(item) => (item.block.unwrap_or(item.id), Some(item)),
+        Found::Job(id) => (id, None),
+        Found::Packed(item) => (item.block.unwrap_or(item.id), Some(item)),
     };
     let Some(mut why) = engine.why(id).await? else { bail!(program.no_job(id)) };
     if let Some(item) = packed {
@@ -42,7 +38,11 @@ pub(crate) async fn run(args: Args, program: &Program) -> anyhow::Result<ExitCod
 }
 
 fn page(why: &Why) -> String {
-    let mut page = format!("{}\n{}\n", out::plain(&why.because), out::plain(&why.hint));
+    let mut page = format!("{}\n", out::plain(&why.because));
+    if let Some(child) = &why.child {
+        page += &format!("{}\n", out::plain(&child.to_text()));
+    }
+    page += &format!("{}\n", out::plain(&why.hint));
     for also in &why.also {
         page += &format!("Also: {}\n", out::plain(also));
     }

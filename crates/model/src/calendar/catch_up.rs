@@ -82,8 +82,8 @@ pub fn plan(calendar: &Calendar, catch_up: CatchUp, next_at: Time, now: Time, ma
     };
     // Ticks before `from` are missed.
     let from = match catch_up {
-        CatchUp::All { window } => now.minus(window.max(MAX_LATENESS)),
-        CatchUp::Skip => now.minus(MAX_LATENESS),
+        CatchUp::All { window } => now - window.max(MAX_LATENESS),
+        CatchUp::Skip => now - MAX_LATENESS,
         CatchUp::One => calendar.last_at_or_before(now).unwrap_or(begin),
     };
     let missed = Missed::between(calendar, begin, Time(from.0.saturating_sub(1)));
@@ -191,7 +191,7 @@ mod tests {
     /// The plan at [`NOW`] for a calendar whose ticks were handled up to `ago` seconds before.
     fn planned(calendar: &str, catch_up: &str, ago: u64, max: usize) -> Plan {
         let calendar: Calendar = calendar.parse().expect(calendar);
-        let next_at = at(NOW).minus(Duration::from_secs(ago));
+        let next_at = at(NOW) - Duration::from_secs(ago);
         plan(&calendar, catch_up.parse().expect(catch_up), next_at, at(NOW), max)
     }
 
@@ -238,7 +238,7 @@ mod tests {
     fn a_tick_exactly_at_the_edge_is_still_on_time() {
         let hourly: Calendar = "@hourly".parse().expect("a calendar");
         let noon = at("2026-11-15T12:00:00Z");
-        let late = noon.plus(MAX_LATENESS);
+        let late = noon + MAX_LATENESS;
         assert_eq!(plan(&hourly, CatchUp::Skip, noon, late, 9).fire, [noon]);
         assert_eq!(plan(&hourly, CatchUp::Skip, noon, Time(late.0 + 1), 9).fire, []);
         assert_eq!(plan(&hourly, CatchUp::Skip, noon, noon, 9).fire, [noon], "due at once");

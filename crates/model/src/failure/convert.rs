@@ -83,7 +83,7 @@ impl From<std::convert::Infallible> for Failure {
 
 impl From<std::io::Error> for Failure {
     fn from(error: std::io::Error) -> Failure {
-        Failure::of_error(&error).class("io")
+        Failure::of_error(&error).class(class::IO)
     }
 }
 

@@ -1,11 +1,11 @@
 //! Checks workers and the jobs that wait for them.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::HashMap, time::Duration};
 
 use windlass_model::{State, Time};
 use windlass_store::{Error, OldestReady, StateCount, WorkerView};
 
-use super::Finding;
+use super::{Finding, unserved::Unserved};
 use crate::{Operator, text};
 
 /// A ready job that waits longer than this is worth a warning.
@@ -21,6 +21,10 @@ pub(super) struct Backlog {
     state_counts: Vec<StateCount>,
     oldest_ready: Vec<OldestReady>,
     suspects: u64,
+    /// Failed jobs that no merge has counted.
+    unhandled_failures: u64,
+    /// The default queue of each kind that this program registers.
+    default_queues: HashMap<String, &'static str>,
     now: Time,
 }
 
@@ -31,6 +35,8 @@ pub(super) async fn read(operator: &Operator) -> Result<Backlog, Error> {
         state_counts: inspect.state_counts(CAP).await?,
         oldest_ready: diagnose.oldest_ready().await?,
         suspects: diagnose.suspects(CAP).await?,
+        unhandled_failures: diagnose.unhandled_failures(CAP).await?,
+        default_queues: operator.default_queues().clone(),
         now: inspect.clock().await?,
     })
 }
@@ -40,9 +46,7 @@ impl Backlog {
         let mut findings = self.workers();
         findings.push(self.ready());
         findings.extend(self.parked());
-        if self.alive().next().is_some() {
-            findings.extend(self.unserved());
-        }
+        findings.extend(self.unserved());
         findings.extend(self.suspects());
         findings.extend(self.failed());
         findings
@@ -85,7 +89,7 @@ impl Backlog {
         let Some(due) = self.oldest_ready.iter().map(|oldest| oldest.due_at).min() else {
             return Finding::ok("backlog", "no job is ready");
         };
-        let (ready, waits) = (self.count(State::Ready), self.now.since(due));
+        let (ready, waits) = (self.count(State::Ready), self.now - due);
         let found = format!("{} ready, the oldest for {}", text::thousands(ready), text::duration(waits));
         let finding = match waits < LONG_WAIT {
             true => Finding::ok("backlog", found),
@@ -101,33 +105,13 @@ impl Backlog {
         (parked > 0).then(|| finding.number("parked", parked))
     }
 
-    /// A finding for each kind with ready jobs that no live worker serves.
+    /// Queues and kinds that no live worker serves. Without any worker there is one finding for all.
     fn unserved(&self) -> Vec<Finding> {
-        let serves = |oldest: &OldestReady| {
-            let mut pools =
-                self.alive().flat_map(|worker| &worker.serves).filter(|pool| pool.queue == oldest.queue);
-            pools.any(|pool| {
-                pool.kinds.iter().any(|kind| kind.kind == oldest.kind && kind.version == oldest.version)
-            })
-        };
-        let mut stuck: BTreeMap<(&str, &str, i32), Time> = BTreeMap::new();
-        for oldest in self.oldest_ready.iter().filter(|oldest| !serves(oldest)) {
-            let since = stuck.entry((&oldest.queue, &oldest.kind, oldest.version)).or_insert(oldest.due_at);
-            *since = oldest.due_at.min(*since);
+        if self.alive().next().is_none() {
+            return Vec::new();
         }
-        let finding = |((queue, kind, version), due): ((&str, &str, i32), Time)| {
-            let waits = self.now.since(due);
-            let version = if version == 1 { String::new() } else { format!(" v{version}") };
-            let found = format!(
-                "no live worker serves kind {kind}{version} in queue {queue}, and a job has waited for {}",
-                text::duration(waits)
-            );
-            let list = format!("`windlass jobs --state ready --kind {kind} --queue {queue}` lists them");
-            Finding::warn("unserved", found)
-                .advice(format!("start one that serves it; {list}"))
-                .seconds("oldest_seconds", waits)
-        };
-        stuck.into_iter().map(finding).collect()
+        let Backlog { workers, state_counts, oldest_ready, default_queues, now, .. } = self;
+        Unserved { workers, state_counts, oldest_ready, default_queues, now: *now }.judge()
     }
 
     fn suspects(&self) -> Option<Finding> {
@@ -136,11 +120,19 @@ impl Backlog {
         (self.suspects > 0).then(|| Finding::warn("suspects", found).number("suspects", self.suspects))
     }
 
+    /// Failed jobs. Those that a merge has counted need nobody: its rule tolerates them, or its job deals with them.
     fn failed(&self) -> Option<Finding> {
-        let failed = self.count(State::Failed);
-        let finding = Finding::warn("failed", format!("{} failed", text::jobs(failed)));
+        let unhandled = self.unhandled_failures;
+        let merged = self.count(State::Failed).saturating_sub(unhandled);
+        let tolerated = text::counted(merged, "child of a merged branch", "children of merged branches");
+        let finding = match (unhandled, merged) {
+            (0, 0) => return None,
+            (0, _) => Finding::ok("failed", format!("{tolerated} failed, which the merges have counted")),
+            (_, 0) => Finding::warn("failed", format!("{} failed", text::jobs(unhandled))),
+            (..) => Finding::warn("failed", format!("{} failed, besides {tolerated}", text::jobs(unhandled))),
+        };
         let finding = finding.advice("`windlass jobs --state failed` lists them");
-        (failed > 0).then(|| finding.number("failed", failed))
+        Some(finding.number("failed", unhandled).number("merged", merged))
     }
 }
 
@@ -180,7 +172,7 @@ mod tests {
     }
 
     fn oldest(kind: &str, seconds: u64) -> OldestReady {
-        let due_at = NOW.minus(Duration::from_secs(seconds));
+        let due_at = NOW - Duration::from_secs(seconds);
         OldestReady { queue: "default".into(), kind: kind.into(), version: 1, due_at }
     }
 
@@ -190,6 +182,8 @@ mod tests {
             state_counts: Vec::new(),
             oldest_ready: Vec::new(),
             suspects: 0,
+            unhandled_failures: 0,
+            default_queues: HashMap::new(),
             now: NOW,
         }
     }
@@ -206,17 +200,18 @@ mod tests {
             found(&parked)[0],
             (Verdict::Warn, "workers", "none is alive, and 2 jobs wait".to_owned())
         );
-        let lapsed = Backlog { workers: vec![worker("smith", NOW.minus(LONG_WAIT), &[])], ..parked };
+        let lapsed = Backlog { workers: vec![worker("smith", NOW - LONG_WAIT, &[])], ..parked };
         assert_eq!(found(&lapsed)[0].2, "1 stopped renewing (smith)");
     }
 
     #[test]
     fn an_old_backlog_and_kinds_that_nobody_serves_are_warnings() {
         let backlog = Backlog {
-            workers: vec![worker("smith", NOW.plus(LONG_WAIT), &[("mail", 1)])],
+            workers: vec![worker("smith", NOW + LONG_WAIT, &[("mail", 1)])],
             state_counts: vec![count(State::Ready, 2_000), count(State::Failed, 1)],
             oldest_ready: vec![oldest("mail", 5), oldest("report", 300)],
             suspects: 3,
+            unhandled_failures: 1,
             ..empty()
         };
         let expected = [
@@ -237,5 +232,21 @@ mod tests {
         let expected: Vec<_> =
             expected.map(|(verdict, what, found)| (verdict, what, found.to_owned())).into();
         assert_eq!(found(&backlog), expected);
+    }
+
+    #[test]
+    fn failures_that_a_merge_has_counted_are_no_warning() {
+        let failures = |unhandled_failures| {
+            let state_counts = vec![count(State::Failed, 5)];
+            let found = found(&Backlog { state_counts, unhandled_failures, ..empty() });
+            found.into_iter().find(|(_, what, _)| *what == "failed").expect("a finding")
+        };
+        let (verdict, _, text) = failures(0);
+        assert_eq!(text, "5 children of merged branches failed, which the merges have counted");
+        assert_eq!(verdict, Verdict::Ok);
+        let (verdict, _, text) = failures(4);
+        assert_eq!(text, "4 jobs failed, besides 1 child of a merged branch");
+        assert_eq!(verdict, Verdict::Warn);
+        assert_eq!(failures(5).2, "5 jobs failed");
     }
 }

@@ -60,9 +60,9 @@ impl Branches {
     }
 
     fn overdue(&self) -> Option<Finding> {
-        let late = |at: &Time| self.now.since(*at) > LATE;
+        let late = |at: &Time| self.now - *at > LATE;
         let polls: Vec<Time> = self.awaited.iter().filter_map(|branch| branch.poll_at).filter(late).collect();
-        let waits = self.now.since(*polls.iter().min()?);
+        let waits = self.now - *polls.iter().min()?;
         let branches = text::counted(polls.len() as u64, "branch", "branches");
         let found = format!("workers should have polled {branches} {} ago", text::duration(waits));
         let finding = Finding::warn("branches", found);
@@ -125,7 +125,7 @@ mod tests {
         assert_eq!(healthy, [(Verdict::Ok, "2 awaited".into())]);
         let blocked = found(vec![branch(10, 8, 2, Merge::all()), branch(10, 7, 2, Merge::all())], vec![]);
         assert_eq!(blocked, [(Verdict::Warn, "1 branch waits for 2 unsuccessful children".into())]);
-        let poll_at = Some(NOW.minus(Duration::from_secs(600)));
+        let poll_at = Some(NOW - Duration::from_secs(600));
         let late = found(vec![BranchHealth { poll_at, ..branch(9, 1, 0, Merge::all()) }], vec![]);
         assert_eq!(late, [(Verdict::Warn, "workers should have polled 1 branch 10m ago".into())]);
         let orphaned = found(vec![], vec![branch(10, 1, 0, Merge::all())]);

@@ -27,8 +27,8 @@ pub(super) async fn read(operator: &Operator) -> Result<Clocks, Error> {
 impl Clocks {
     pub(super) fn judge(&self) -> Finding {
         let skew = match self.store < self.before {
-            true => self.before.since(self.store),
-            false => self.store.since(self.after),
+            true => self.before - self.store,
+            false => self.store - self.after,
         };
         let found = format!("{} from this machine's clock", text::duration(skew));
         let finding = match skew < NEGLIGIBLE {

@@ -80,8 +80,8 @@ impl FlowControl {
                 Finding::warn("schedule", format!("{name} was paused {}", text::paused_by(pause, self.now)))
                     .advice(format!("`windlass schedules resume {name}` resumes it")),
             ),
-            (None, Some(at)) if self.now.since(at) > LATE => {
-                let late = self.now.since(at);
+            (None, Some(at)) if self.now - at > LATE => {
+                let late = self.now - at;
                 let found = format!("{name} should have fired {} ago", text::duration(late));
                 let finding = Finding::warn("schedule", found).seconds("late_seconds", late);
                 Some(finding.advice("start a worker to fire it: `windlass worker`"))
@@ -112,7 +112,7 @@ mod tests {
 
     #[test]
     fn pauses_and_keys_of_dead_workers_are_warnings() {
-        let pause = Pause { at: NOW.minus(LATE), author: "ada".into(), note: Some("deploy".into()) };
+        let pause = Pause { at: NOW - LATE, author: "ada".into(), note: Some("deploy".into()) };
         let queue = |name: &str, paused| QueueView { name: name.into(), paused, oldest_ready: None };
         let job = JobId::from_parts(1, 0, 0);
         let rules = FlowControl {

@@ -10,6 +10,7 @@ mod branches;
 mod clock;
 mod database;
 mod flow_control;
+mod unserved;
 
 use std::{collections::BTreeMap, time::Duration};
 

@@ -191,7 +191,7 @@ impl BranchView {
         } else if parent.state.is_final() && self.pending > 0 {
             notes.push(self.orphaned(parent));
         }
-        let late = self.next_poll_at.map(|at| now.since(at)).filter(|late| *late > LATE);
+        let late = self.next_poll_at.map(|at| now - at).filter(|late| *late > LATE);
         if let Some(late) = late {
             let late = text::duration(late);
             notes.push(format!(

@@ -131,7 +131,7 @@ impl BranchesView {
 
 fn is_stalled(view: &BranchView, now: Time) -> bool {
     let since = view.last_poll_at.unwrap_or(view.opened_at).max(view.opened_at);
-    let known = view.rate.is_some() || now.since(since) >= STALL;
+    let known = view.rate.is_some() || now - since >= STALL;
     let open = view.merge_state != MergeState::Merged && !view.cancels_children && view.pending > 0;
     open && known && view.rate.unwrap_or(0.0) <= 0.0
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 use windlass_model::{JobId, State, Time};
-use windlass_store::{BranchChildFilter, ChildStates, Filter, StateCount, Summary};
+use windlass_store::{BranchChildFilter, ChildStates, Filter, Summary};
 
 use windlass_workflow::{Error, engine::block};
 
@@ -21,7 +21,7 @@ const COUNTED: usize = 100;
 /// Jobs, newest first, with how many there are in each state.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct JobList {
-    /// The number of jobs in each state, among those of the filtered kind and queue. Counts stop at [`CAP`].
+    /// The number of matching jobs in each state, on all pages. Counts stop at [`CAP`].
     pub counts: BTreeMap<State, u64>,
     /// The jobs.
     pub jobs: Vec<Summary>,
@@ -39,23 +39,10 @@ impl JobList {
         // One more than is wanted, to know whether there is another page.
         let one_more = Filter { limit: filter.limit + 1, ..filter.clone() };
         let mut jobs = inspect.jobs(&one_more).await?;
-        let counts = counts(filter, inspect.state_counts(CAP).await?);
+        let counts = inspect.count_jobs(filter, CAP).await?;
         let next_before = truncate(&mut jobs, filter.limit);
         Ok(JobList { counts, jobs, next_before, now: inspect.clock().await? })
     }
-}
-
-fn counts(filter: &Filter, state_counts: Vec<StateCount>) -> BTreeMap<State, u64> {
-    let matches = |count: &StateCount| {
-        filter.kind.as_ref().is_none_or(|kind| *kind == count.kind)
-            && filter.queue.as_ref().is_none_or(|queue| *queue == count.queue)
-    };
-    let mut counts = BTreeMap::new();
-    for count in state_counts.into_iter().filter(matches).filter(|count| count.jobs > 0) {
-        *counts.entry(count.state).or_default() += count.jobs;
-    }
-    counts.values_mut().for_each(|count| *count = CAP.min(*count));
-    counts
 }
 
 /// Cuts a list to a page. Returns the last job of the page if there are more.
@@ -147,6 +134,7 @@ async fn children_in_branch(
     Ok(found)
 }
 
+/// Whether a child matches. It is not at the top: it has a parent.
 fn matches(filter: &Filter, job: &Summary) -> bool {
     let is = |wanted: &Option<String>, actual: Option<&str>| {
         wanted.as_deref().is_none_or(|wanted| actual == Some(wanted))
@@ -157,6 +145,7 @@ fn matches(filter: &Filter, job: &Summary) -> bool {
         && is(&filter.queue, Some(&job.queue))
         && is(&filter.key, job.key.as_deref())
         && is(&filter.stage, job.stage.as_deref())
+        && !filter.top
 }
 
 /// Whether a job is a block: many items of a packed branch.

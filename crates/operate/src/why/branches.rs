@@ -3,7 +3,7 @@
 use windlass_model::{Merge, State, Time, branch::BRANCH_SIGNAL, merge::BranchProgress};
 use windlass_store::{Branch, Job, Waiting};
 
-use super::{Cause, sentence, span};
+use super::{Cause, Explanation, sentence, span};
 use crate::text;
 
 /// How many branches are named in a sentence.
@@ -15,13 +15,19 @@ pub(super) fn is_awaited(job: &Job) -> bool {
     job.summary.state == State::Waiting && names.into_iter().any(|name| name == BRANCH_SIGNAL)
 }
 
+/// Whether unsuccessful children block the merge of a branch.
+pub(super) fn is_blocked(branch: &Branch) -> bool {
+    let merge = branch.merge_record.as_deref().and_then(|record| serde_json::from_str::<Merge>(record).ok());
+    branch.counts.unsuccessful() > 0 && merge.is_some_and(|merge| merge.waits_for_unsuccessful())
+}
+
 /// A cause for each awaited merge, blocked ones first, and for branches that are full.
-pub(super) fn causes(job: &Job, waiting: &Waiting, branches: &[Branch], now: Time) -> Vec<Cause> {
+pub(super) fn causes(job: &Job, waiting: &Waiting, branches: &[Branch], now: Time) -> Vec<Explanation> {
     let awaited = || branches.iter().filter(|branch| branch.watch.is_some());
     let mut records: Vec<Option<&str>> = awaited().map(|branch| branch.merge_record.as_deref()).collect();
     records.sort_unstable();
     records.dedup();
-    let mut causes: Vec<Cause> = Vec::new();
+    let mut causes: Vec<Explanation> = Vec::new();
     for record in records {
         let rule = record.and_then(|record| serde_json::from_str::<Merge>(record).ok());
         // Branches that are merged together have the same record, including those that have ended.
@@ -35,28 +41,28 @@ pub(super) fn causes(job: &Job, waiting: &Waiting, branches: &[Branch], now: Tim
             ),
         }
     }
-    causes.sort_by_key(|Cause(cause, ..)| *cause != "blocked");
+    causes.sort_by_key(|Explanation(cause, ..)| *cause != Cause::Blocked);
     if causes.is_empty() {
         let because = "One of its branches has just reached what it waits for.";
-        causes.push(Cause("branches", because.into(), "Run this command again.".into()));
+        causes.push(Explanation(Cause::Branches, because.into(), "Run this command again.".into()));
     }
     causes
 }
 
 /// It waits until some children have ended before it spawns more.
-fn full(job: &Job, branch: &Branch) -> Cause {
+fn full(job: &Job, branch: &Branch) -> Explanation {
     let because = format!(
         "{} waits for room in its branch {:?}: {} not ended of the children it spawned, and it spawns more when some have.",
         who(job),
         branch.name,
         verb((branch.spawned - branch.counts.ended()).max(0), "has", "have"),
     );
-    Cause("branches", because, watch(job))
+    Explanation(Cause::Branches, because, watch(job))
 }
 
-fn merging(job: &Job, waiting: &Waiting, branches: &[&Branch], merge: &Merge, now: Time) -> Cause {
+fn merging(job: &Job, waiting: &Waiting, branches: &[&Branch], merge: &Merge, now: Time) -> Explanation {
     let until = match waiting.wait_until {
-        Some(until) if until > now => format!(" until {until}, in {}", span(until.since(now))),
+        Some(until) if until > now => format!(" until {until}, in {}", span(until - now)),
         Some(until) => format!(" until {until}, which has passed"),
         None => String::new(),
     };
@@ -80,9 +86,9 @@ fn merging(job: &Job, waiting: &Waiting, branches: &[&Branch], merge: &Merge, no
             "Fix the cause (`windlass branches {id} --children --only failed` lists them), then retry them: \
              `windlass redrive {id}{branch}`.",
         );
-        return Cause("blocked", because, hint);
+        return Explanation(Cause::Blocked, because, hint);
     }
-    Cause("branches", because, watch(job))
+    Explanation(Cause::Branches, because, watch(job))
 }
 
 fn who(job: &Job) -> String {

@@ -3,7 +3,9 @@
 use windlass_model::{State, Time, WaitCondition, branch::BRANCH_SIGNAL, wait::CHILD_SIGNAL};
 use windlass_store::{Branch, Holds, Job, UnreadableSignalView, Waiting, WorkerView};
 
-use super::{Cause, branches, counted, is_alive, no_worker, paused, queue_paused, span, unserved};
+use super::{
+    Cause, Explanation, branches, counted, is_alive, no_worker, paused, queue_paused, span, unserved,
+};
 
 pub(super) fn causes(
     job: &Job,
@@ -11,7 +13,7 @@ pub(super) fn causes(
     branches: &[Branch],
     workers: &[WorkerView],
     now: Time,
-) -> Vec<Cause> {
+) -> Vec<Explanation> {
     debug_assert_eq!(job.summary.state, State::Waiting);
     let until = holds.waiting.as_ref().and_then(|waiting| waiting.wait_until);
     let mut causes = Vec::new();
@@ -23,18 +25,20 @@ pub(super) fn causes(
             causes.extend(awaited(job, waiting, branches, now));
             causes.extend(unreadable(job, waiting));
         }
-        None => {
-            causes.push(Cause("waiting", "It waits, and was woken just now.".into(), "Look again.".into()))
-        }
+        None => causes.push(Explanation(
+            Cause::Waiting,
+            "It waits, and was woken just now.".into(),
+            "Look again.".into(),
+        )),
     }
     causes.extend(holds.paused.iter().map(|pause| paused(job, pause)));
     causes.extend(queue_paused(job, holds));
-    causes.extend(unserved(job, workers, now).filter(|Cause(cause, ..)| *cause != "no_worker"));
+    causes.extend(unserved(job, workers, now).filter(|Explanation(cause, ..)| *cause != Cause::NoWorker));
     causes
 }
 
 /// What it waits for: first what must be done about it, if there is such a thing.
-fn awaited(job: &Job, waiting: &Waiting, branches: &[Branch], now: Time) -> Vec<Cause> {
+fn awaited(job: &Job, waiting: &Waiting, branches: &[Branch], now: Time) -> Vec<Explanation> {
     let names: Vec<&str> = waiting.condition.names().filter(|name| *name != BRANCH_SIGNAL).collect();
     let of_branches = waiting.condition.names().any(|name| name == BRANCH_SIGNAL);
     let mut causes = if of_branches { branches::causes(job, waiting, branches, now) } else { Vec::new() };
@@ -45,7 +49,7 @@ fn awaited(job: &Job, waiting: &Waiting, branches: &[Branch], now: Time) -> Vec<
 }
 
 /// Signals arrived that its code could not decode.
-fn unreadable(job: &Job, waiting: &Waiting) -> Option<Cause> {
+fn unreadable(job: &Job, waiting: &Waiting) -> Option<Explanation> {
     let first = waiting.unreadable.first()?;
     let id = job.summary.id;
     let more = match waiting.unreadable.len() - 1 {
@@ -57,14 +61,18 @@ fn unreadable(job: &Job, waiting: &Waiting) -> Option<Cause> {
         "The signal {name:?} of {at} is unreadable: {why}. `windlass signal --drop {id} {number}` drops it; `windlass \
          signal --restore {id} {number}` restores it, once the code can decode it.{more}"
     );
-    Some(Cause("signal_unreadable", because, format!("See its payload: `windlass show {id} --json`.")))
+    Some(Explanation(
+        Cause::SignalUnreadable,
+        because,
+        format!("See its payload: `windlass show {id} --json`."),
+    ))
 }
 
-fn other(job: &Job, waiting: &Waiting, now: Time) -> Cause {
+fn other(job: &Job, waiting: &Waiting, now: Time) -> Explanation {
     let id = job.summary.id;
     let stage = job.summary.stage.as_ref().map(|stage| format!("In {stage}, it")).unwrap_or("It".into());
     let until = match waiting.wait_until {
-        Some(until) if until > now => format!(" until {until}, in {}", span(until.since(now))),
+        Some(until) if until > now => format!(" until {until}, in {}", span(until - now)),
         Some(until) => format!(" until {until}, which has passed"),
         None => ", without a time limit".to_owned(),
     };
@@ -76,8 +84,8 @@ fn other(job: &Job, waiting: &Waiting, now: Time) -> Cause {
             // A workflow receives the ends of its children as signals.
             if names == [CHILD_SIGNAL] {
                 let because = format!("{stage} waits for a child to end{until}.");
-                return Cause(
-                    "children",
+                return Explanation(
+                    Cause::Children,
                     because,
                     format!("See what they do: `windlass jobs --parent {id}`."),
                 );
@@ -96,12 +104,16 @@ fn other(job: &Job, waiting: &Waiting, now: Time) -> Cause {
             };
             if names.is_empty() {
                 let because = format!("{stage} sleeps{until}.");
-                return Cause("asleep", because, format!("Wait, or cancel it: `windlass cancel {id}`."));
+                return Explanation(
+                    Cause::Asleep,
+                    because,
+                    format!("Wait, or cancel it: `windlass cancel {id}`."),
+                );
             }
             let because = format!("{stage} waits for {what}{child}{until}.");
             let name = missing.first().or(names.first()).copied().unwrap_or("NAME");
             let hint = format!("Wait, or send it: `windlass signal {id} {name} JSON`.");
-            Cause("signal", because, hint)
+            Explanation(Cause::Signal, because, hint)
         }
         WaitCondition::Children { .. } => {
             let because = format!(
@@ -110,10 +122,10 @@ fn other(job: &Job, waiting: &Waiting, now: Time) -> Cause {
             );
             let because =
                 if waiting.pending_children == 1 { because } else { because.replace("has not", "have not") };
-            Cause("children", because, format!("See what they do: `windlass jobs --parent {id}`."))
+            Explanation(Cause::Children, because, format!("See what they do: `windlass jobs --parent {id}`."))
         }
-        WaitCondition::Nothing => Cause(
-            "waiting",
+        WaitCondition::Nothing => Explanation(
+            Cause::Waiting,
             format!("{stage} yielded its slot to others and continues soon."),
             "Wait.".into(),
         ),

@@ -13,7 +13,7 @@ use super::*;
 const NOW: Time = Time(1_800_000_000_000_000);
 
 fn later(seconds: u64) -> Time {
-    NOW.plus(Duration::from_secs(seconds))
+    NOW + Duration::from_secs(seconds)
 }
 
 fn id(number: u64) -> JobId {
@@ -43,7 +43,7 @@ fn job(state: State) -> Job {
         worker_deaths: 0,
         solo_crashes: 0,
         worker: (state == State::Running).then_some(WorkerId(7)),
-        started_at: (state == State::Running).then_some(NOW.minus(Duration::from_secs(90))),
+        started_at: (state == State::Running).then_some(NOW - Duration::from_secs(90)),
         deadline_at: None,
         parent: None,
         position: None,
@@ -106,7 +106,10 @@ fn ready(holds: Holds, workers: &[WorkerView]) -> Why {
 #[test]
 fn a_done_job_has_its_time() {
     let why = explained(&job(State::Done), &Holds::default(), &[]);
-    assert_eq!((why.cause, why.because.as_str()), ("done", "It was done at 2027-01-15T08:00:00.000000Z."));
+    assert_eq!(
+        (why.cause, why.because.as_str()),
+        (Cause::Done, "It was done at 2027-01-15T08:00:00.000000Z.")
+    );
 }
 
 #[test]
@@ -114,7 +117,7 @@ fn a_cancelled_job_names_its_actor() {
     let mut job = job(State::Cancelled);
     job.failure = Some(windlass_store::Actor::new("ada").note("not needed").failure());
     let why = explained(&job, &Holds::default(), &[]);
-    assert_eq!(why.cause, "cancelled");
+    assert_eq!(why.cause, Cause::Cancelled);
     assert_eq!(why.because, "It was cancelled at 2027-01-15T08:00:00.000000Z by ada: not needed.");
     assert!(why.hint.contains(&format!("`windlass retry {}`", id(1))));
     job.failure = Some(Failure::cancel("nothing to do."));
@@ -133,7 +136,7 @@ fn every_failure_reason_has_its_cause_and_a_retry_hint() {
         (job.summary.reason, job.summary.attempts, job.solo_crashes) = (Some(reason), 3, 1);
         job.failure = Some(Failure::retry("no route to host.").class("net"));
         let why = explained(&job, &Holds::default(), &[]);
-        assert_eq!(why.cause, reason.to_string());
+        assert_eq!(why.cause.as_str(), reason.to_string());
         assert!(why.because.starts_with("It failed at 2027-01-15T08:00:00.000000Z because "), "{why:?}");
         assert!(why.because.ends_with(". The last error: net: no route to host."), "{why:?}");
         assert!(why.hint.ends_with(&format!(", then `windlass retry {}`.", id(1))), "{why:?}");
@@ -154,7 +157,7 @@ fn every_failure_reason_has_its_cause_and_a_retry_hint() {
 #[test]
 fn an_arrival_waits_for_a_worker_to_admit_it() {
     let why = arriving(id(1));
-    assert_eq!((why.cause, why.state), ("arriving", None));
+    assert_eq!((why.cause, why.state), (Cause::Arriving, None));
     assert!(why.because.contains("in a transaction") && why.hint.contains("`windlass worker`"));
 }
 
@@ -163,12 +166,12 @@ fn a_running_job_names_its_worker_and_duration() {
     let why = explained(&job(State::Running), &Holds::default(), &serving());
     assert_eq!(
         (why.cause, why.because.as_str()),
-        ("running", "It has been running on worker smith for 90 s.")
+        (Cause::Running, "It has been running on worker smith for 90 s.")
     );
     assert!(why.hint.contains("`windlass cancel") && why.also.is_empty());
     let holds = Holds { paused: pause(None), ..Holds::default() };
     let why = explained(&job(State::Running), &holds, &serving());
-    assert_eq!(why.cause, "running");
+    assert_eq!(why.cause, Cause::Running);
     assert!(why.also[0].ends_with("That applies if it is retried."), "{why:?}");
 }
 
@@ -178,7 +181,7 @@ fn a_cancel_request_names_its_actor_and_deadline() {
         |seconds| CancelHold { deadline_at: later(seconds), author: "ada".into(), note: Some("old".into()) };
     let holds = Holds { cancel_requested: Some(cancel(8)), ..Holds::default() };
     let why = explained(&job(State::Running), &holds, &serving());
-    assert_eq!(why.cause, "cancel_requested");
+    assert_eq!(why.cause, Cause::CancelRequested);
     assert_eq!(
         why.because,
         "It runs on worker smith, and ada (old) requested its cancel; it ends in 8 s at the latest."
@@ -186,18 +189,18 @@ fn a_cancel_request_names_its_actor_and_deadline() {
     let holds = Holds { cancel_requested: Some(cancel(0)), ..Holds::default() };
     let why = explained(&job(State::Running), &holds, &serving());
     assert!(why.because.ends_with("it ends at the next poll of a worker."), "{why:?}");
-    assert_eq!(ready(holds, &serving()).cause, "cancel_requested");
+    assert_eq!(ready(holds, &serving()).cause, Cause::CancelRequested);
 }
 
 #[test]
 fn a_worker_that_stopped_renewing_is_lost() {
     let mut lapsed = worker("images", "resize", 2);
-    lapsed.lease_until = NOW.minus(Duration::from_secs(1));
+    lapsed.lease_until = NOW - Duration::from_secs(1);
     let mut dead = worker("images", "resize", 2);
     dead.alive = false;
     for workers in [vec![lapsed], vec![dead]] {
         let why = explained(&job(State::Running), &Holds::default(), &workers);
-        assert_eq!(why.cause, "worker_lost");
+        assert_eq!(why.cause, Cause::WorkerLost);
         assert!(why.because.contains("claimed by worker smith") && why.also.is_empty(), "{why:?}");
     }
     let why = explained(&job(State::Running), &Holds::default(), &[]);
@@ -209,7 +212,7 @@ fn a_pause_names_its_author_and_comes_first() {
     let holds =
         Holds { paused: pause(Some("db down")), queue_paused: pause(None), ahead: 3, ..Holds::default() };
     let why = ready(holds, &[]);
-    assert_eq!(why.cause, "paused");
+    assert_eq!(why.cause, Cause::Paused);
     assert_eq!(why.because, "It was paused by ada at 2027-01-15T08:00:00.000000Z (db down).");
     assert_eq!(why.hint, format!("To resume it: `windlass resume {}`.", id(1)));
     assert_eq!(
@@ -224,7 +227,7 @@ fn a_pause_names_its_author_and_comes_first() {
 #[test]
 fn a_paused_queue_is_named() {
     let why = ready(Holds { queue_paused: pause(None), ..Holds::default() }, &serving());
-    assert_eq!(why.cause, "queue_paused");
+    assert_eq!(why.cause, Cause::QueuePaused);
     assert_eq!(why.hint, "To resume it: `windlass queues resume images`.");
 }
 
@@ -233,14 +236,14 @@ fn a_scheduled_job_has_its_due_time() {
     let mut job = job(State::Scheduled);
     job.summary.due_at = later(600);
     let why = explained(&job, &Holds::default(), &[]);
-    assert_eq!(why.cause, "scheduled");
+    assert_eq!(why.cause, Cause::Scheduled);
     assert_eq!(why.because, "It is due at 2027-01-15T08:10:00.000000Z, in 10 min.");
     let holds = Holds { paused: pause(None), queue_paused: pause(None), ..Holds::default() };
     let why = explained(&job, &holds, &[]);
-    assert_eq!((why.cause, why.also.len()), ("paused", 2));
+    assert_eq!((why.cause, why.also.len()), (Cause::Paused, 2));
     job.summary.due_at = NOW;
-    assert_eq!(explained(&job, &Holds::default(), &[]).cause, "no_worker", "no worker fires its timer");
-    assert_eq!(explained(&job, &Holds::default(), &serving()).cause, "scheduled");
+    assert_eq!(explained(&job, &Holds::default(), &[]).cause, Cause::NoWorker, "no worker fires its timer");
+    assert_eq!(explained(&job, &Holds::default(), &serving()).cause, Cause::Scheduled);
 }
 
 #[test]
@@ -249,7 +252,7 @@ fn a_backoff_names_the_last_error() {
     (job.summary.attempts, job.summary.due_at) = (2, later(30));
     job.failure = Some(Failure::retry("refused").class("net"));
     let why = explained(&job, &Holds::default(), &serving());
-    assert_eq!(why.cause, "backing_off");
+    assert_eq!(why.cause, Cause::BackingOff);
     assert_eq!(
         why.because,
         "Attempt 2 failed (net: refused); the next is due at 2027-01-15T08:00:30.000000Z, in 30 s."
@@ -259,14 +262,14 @@ fn a_backoff_names_the_last_error() {
 #[test]
 fn missing_workers_queues_kinds_and_versions_are_different_causes() {
     let cause = |workers: &[WorkerView]| ready(Holds::default(), workers).cause;
-    assert_eq!(cause(&[]), "no_worker");
+    assert_eq!(cause(&[]), Cause::NoWorker);
     let mut lapsed = worker("images", "resize", 2);
     lapsed.lease_until = NOW;
-    assert_eq!(cause(&[lapsed]), "no_worker");
-    assert_eq!(cause(&[worker("mail", "resize", 2)]), "queue_unserved");
-    assert_eq!(cause(&[worker("images", "crop", 2), worker("mail", "resize", 2)]), "kind_unserved");
-    assert_eq!(cause(&[worker("images", "resize", 3)]), "version_unserved");
-    assert_eq!(cause(&[worker("images", "resize", 3), worker("images", "resize", 2)]), "next");
+    assert_eq!(cause(&[lapsed]), Cause::NoWorker);
+    assert_eq!(cause(&[worker("mail", "resize", 2)]), Cause::QueueUnserved);
+    assert_eq!(cause(&[worker("images", "crop", 2), worker("mail", "resize", 2)]), Cause::KindUnserved);
+    assert_eq!(cause(&[worker("images", "resize", 3)]), Cause::VersionUnserved);
+    assert_eq!(cause(&[worker("images", "resize", 3), worker("images", "resize", 2)]), Cause::Next);
     let why = ready(Holds::default(), &[worker("mail", "resize", 2)]);
     assert!(why.hint.contains("`windlass worker --queue images`"), "{why:?}");
     let why = ready(Holds::default(), &[worker("images", "resize", 3)]);
@@ -286,7 +289,7 @@ fn a_serial_hold_names_the_job_with_the_slot() {
         ..Holds::default()
     };
     let why = ready(serial(1, &[5], 0), &serving());
-    assert_eq!(why.cause, "serial");
+    assert_eq!(why.cause, Cause::Serial);
     assert_eq!(
         why.because,
         format!(
@@ -300,7 +303,7 @@ fn a_serial_hold_names_the_job_with_the_slot() {
     assert!(ready(serial(1, &[], 1), &serving()).because.contains("no job has a slot"));
     let mut held = serial(1, &[1], 0);
     held.serial.as_mut().expect("set").held = true;
-    assert_eq!(ready(held, &serving()).cause, "next");
+    assert_eq!(ready(held, &serving()).cause, Cause::Next);
 }
 
 #[test]
@@ -315,7 +318,7 @@ fn a_rate_hold_has_the_time_of_enough_tokens() {
         ..Holds::default()
     };
     let why = ready(rate(1, 12, false), &serving());
-    assert_eq!(why.cause, "rate");
+    assert_eq!(why.cause, Cause::Rate);
     assert_eq!(
         why.because,
         "Its rate limit \"api\" (5 per 60 s, burst 5) has no token left for it until \
@@ -323,19 +326,19 @@ fn a_rate_hold_has_the_time_of_enough_tokens() {
     );
     assert!(why.hint.contains("`windlass limits set api 10 …`"));
     assert!(ready(rate(3, 12, false), &serving()).because.contains("too few tokens for its weight of 3"));
-    assert_eq!(ready(rate(1, 0, false), &serving()).cause, "next");
-    assert_eq!(ready(rate(1, 12, true), &serving()).cause, "next", "a lifted limit holds nobody");
+    assert_eq!(ready(rate(1, 0, false), &serving()).cause, Cause::Next);
+    assert_eq!(ready(rate(1, 12, true), &serving()).cause, Cause::Next, "a lifted limit holds nobody");
 }
 
 #[test]
 fn a_job_without_holds_has_its_position() {
     let why = ready(Holds::default(), &serving());
-    assert_eq!(why.cause, "next");
+    assert_eq!(why.cause, Cause::Next);
     assert!(why.because.starts_with("It is the next of its kind in queue \"images\""), "{why:?}");
     let behind = |ahead| ready(Holds { ahead, ..Holds::default() }, &serving());
     assert_eq!(
         (behind(4).cause, behind(4).because.as_str()),
-        ("behind", "4 jobs of its kind are before it in queue \"images\".")
+        (Cause::Behind, "4 jobs of its kind are before it in queue \"images\".")
     );
     assert!(behind(4).hint.contains("`windlass priority -10"));
     assert!(behind(1).because.starts_with("1 job of its kind is"));
@@ -343,7 +346,7 @@ fn a_job_without_holds_has_its_position() {
     let mut job = job(State::Ready);
     job.worker_deaths = 2;
     let why = explained(&job, &Holds { suspect: true, ahead: 4, ..Holds::default() }, &serving());
-    assert_eq!(why.cause, "suspect");
+    assert_eq!(why.cause, Cause::Suspect);
     assert!(why.because.starts_with("2 workers died while it was claimed"), "{why:?}");
 }
 
@@ -369,7 +372,7 @@ fn signals(needs: u32, names: &[&str]) -> WaitCondition {
 #[test]
 fn a_parked_job_names_what_it_waits_for_and_how_to_send_it() {
     let one = parked(signals(1, &["payment"]), &[], Some(later(3_600)), 0);
-    assert_eq!(one.cause, "signal");
+    assert_eq!(one.cause, Cause::Signal);
     assert_eq!(
         one.because,
         "In AwaitPayment, it waits for the signal \"payment\" until 2027-01-15T09:00:00.000000Z, in 60 min."
@@ -406,7 +409,7 @@ fn a_parked_job_lists_its_unreadable_signals() {
         explained(&job(State::Waiting), &Holds { waiting: Some(waiting), ..Holds::default() }, &serving())
     };
     let one = with(vec![unreadable(7)]);
-    assert_eq!(one.cause, "signal");
+    assert_eq!(one.cause, Cause::Signal);
     let text = &one.also[0];
     assert!(text.contains("is unreadable: it does not decode as u32."), "{text}");
     assert!(text.contains(&format!("`windlass signal --drop {} 7` drops it", id(1))), "{text}");
@@ -419,7 +422,7 @@ fn a_parked_job_lists_its_unreadable_signals() {
 #[test]
 fn a_parent_counts_the_children_it_waits_for() {
     let children = |pending| parked(WaitCondition::Children { rev: Rev(1) }, &[], None, pending);
-    assert_eq!(children(1).cause, "children");
+    assert_eq!(children(1).cause, Cause::Children);
     assert!(children(1).because.contains("of which one has not ended,"), "{:?}", children(1));
     assert!(children(3).because.contains("of which 3 jobs have not ended,"), "{:?}", children(3));
 }
@@ -436,10 +439,14 @@ fn a_parked_job_also_lists_that_nobody_serves_it() {
     });
     let holds = Holds { waiting, paused: pause(None), ..Holds::default() };
     let why = explained(&job, &holds, &[worker("images", "resize", 1)]);
-    assert_eq!(why.cause, "signal");
+    assert_eq!(why.cause, Cause::Signal);
     assert!(why.also.iter().any(|also| also.contains("knows version 2")), "{why:?}");
     assert!(why.also.iter().any(|also| also.contains("paused by ada")), "{why:?}");
-    assert_eq!(explained(&job, &holds, &[]).cause, "no_worker", "its wait has timed out, and no worker runs");
+    assert_eq!(
+        explained(&job, &holds, &[]).cause,
+        Cause::NoWorker,
+        "its wait has timed out, and no worker runs"
+    );
     job.summary.state = State::Ready;
     job.summary.stage = Some("A".into());
     let why = explained(&job, &Holds::default(), &[worker("images", "resize", 1)]);
@@ -499,7 +506,7 @@ fn a_parent_has_the_progress_of_its_branches_and_what_blocks_them() {
     assert_eq!(
         (why.cause, why.because.as_str()),
         (
-            "branches",
+            Cause::Branches,
             "It waits for the merge of its branch \"far\": of its 1,100 children 1,000 are done, 1 failed, and 99 have not \
              ended. It is merged when all children have ended, in any state."
         )
@@ -508,7 +515,7 @@ fn a_parent_has_the_progress_of_its_branches_and_what_blocks_them() {
     // A blocked merge comes first: only a person can help.
     let blocked = branch("stuck", (1_097, 2, 1), Some(Merge::all()));
     let why = merging(&[BRANCH_SIGNAL, "stop"], &[far, blocked]);
-    assert_eq!(why.cause, "blocked");
+    assert_eq!(why.cause, Cause::Blocked);
     let parts = "1,097 are done, 2 failed, 1 was cancelled, and all have ended. It is merged when all";
     assert!(why.because.contains(parts), "{}", why.because);
     assert!(why.hint.contains(&format!("`windlass redrive {} --branch stuck`", id(1))), "{}", why.hint);
@@ -615,11 +622,23 @@ fn a_row_that_cannot_be_decoded_comes_first() {
     let fault = "the column settings of its row cannot be decoded: EOF while parsing a value";
     let broken = |state| Job { fault: Some(fault.into()), ..job(state) };
     let why = explained(&broken(State::Ready), &Holds { paused: pause(None), ..Holds::default() }, &[]);
-    assert_eq!(why.cause, "undecodable");
+    assert_eq!(why.cause, Cause::Undecodable);
     assert_eq!(why.because, format!("It fails when it is claimed next, because {fault}."));
     assert_eq!(why.also.len(), 2, "what else holds it: {:?}", why.also);
     let why = explained(&broken(State::Failed), &Holds::default(), &[]);
-    assert_eq!((why.cause, why.because), ("undecodable", format!("It cannot be retried, because {fault}.")));
+    assert_eq!(
+        (why.cause, why.because),
+        (Cause::Undecodable, format!("It cannot be retried, because {fault}."))
+    );
     assert!(why.hint.ends_with(&format!("`windlass retry {}`.", id(1))));
-    assert_eq!(explained(&broken(State::Done), &Holds::default(), &[]).cause, "done");
+    assert_eq!(explained(&broken(State::Done), &Holds::default(), &[]).cause, Cause::Done);
+}
+
+#[test]
+fn every_cause_has_one_word_which_json_has_too() {
+    let mut words = std::collections::BTreeSet::new();
+    for cause in Cause::ALL {
+        assert_eq!(serde_json::to_value(cause).expect("JSON"), cause.to_string());
+        assert!(words.insert(cause.as_str()), "{cause} twice");
+    }
 }

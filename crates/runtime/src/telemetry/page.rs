@@ -121,7 +121,7 @@ fn queues(page: &mut Exposition, pools: &[Arc<QueuePool>], sample: &StoreSample)
     let help = "How long the first ready job of each queue has been due; 0 if there is none.";
     page.family("oldest_ready_seconds", "gauge", help);
     for (queue, backlog) in &queues {
-        let wait = backlog.oldest_at.map(|at| sample.now.since(at)).unwrap_or_default();
+        let wait = backlog.oldest_at.map(|at| sample.now - at).unwrap_or_default();
         page.sample(&[("queue", queue)], wait.as_secs_f64());
     }
 }

@@ -153,7 +153,7 @@ pub async fn unusual_text_and_bytes_are_returned_unchanged(store: Handle) {
             (Some(text), true)
         );
         let output = Payload { codec: 9, bytes: claimed.input.bytes.clone() };
-        commit(&store, 1, change(worker, &claimed, windlass_model::Outcome::Done(output.clone()))).await;
+        apply(&store, 1, change(worker, &claimed, windlass_model::Outcome::Done(output.clone()))).await;
         assert_eq!(view(&store, new.id).await.output, Some(output));
     }
 }

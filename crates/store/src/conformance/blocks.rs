@@ -38,7 +38,7 @@ async fn block_items(store: &Handle) -> (u32, u32) {
 pub async fn a_block_reports_its_items_done_in_parts(store: Handle) {
     let (me, job) = claimed_block(&store).await;
     assert_eq!((branch(&store, 1, BRANCH).await.spawned, counts(&store).await), (10, [0; 4]));
-    commit(&store, 3, with_step(change(me, &job, Outcome::Next), block_writes(3, vec![]))).await;
+    apply(&store, 3, with_step(change(me, &job, Outcome::Next), block_writes(3, vec![]))).await;
     assert_eq!((counts(&store).await, block_items(&store).await), ([10, 3, 0, 0], (10, 3)));
     let job = after_items(&job, 3);
     let step = with_step(change(me, &job, Outcome::Next), block_writes(2, vec![]));
@@ -46,17 +46,17 @@ pub async fn a_block_reports_its_items_done_in_parts(store: Handle) {
         assert_eq!(commit(&store, 4, step.clone()).await, CommitOutcome::Committed);
     }
     assert_eq!((counts(&store).await, block_items(&store).await), ([10, 5, 0, 0], (10, 5)));
-    commit(&store, 5, change(me, &after_items(&job, 2), done("x"))).await;
+    apply(&store, 5, change(me, &after_items(&job, 2), done("x"))).await;
     assert_eq!((counts(&store).await, block_items(&store).await), ([10, 10, 0, 0], (10, 5)));
 }
 
 pub async fn the_next_claim_of_a_block_has_the_number_of_items_left(store: Handle) {
     let (me, job) = claimed_block(&store).await;
     let step = with_step(change(me, &job, retry(secs(0), &[1])), block_writes(4, vec![]));
-    commit(&store, 3, step).await;
+    apply(&store, 3, step).await;
     let job = claim_one(&store, 4, me, 3).await;
     assert_eq!(job.branch_member.map(|member| member.items), Some(6));
-    commit(&store, 5, with_step(change(me, &job, done("x")), block_writes(6, vec![]))).await;
+    apply(&store, 5, with_step(change(me, &job, done("x")), block_writes(6, vec![]))).await;
     assert_eq!((counts(&store).await, block_items(&store).await), ([10, 10, 0, 0], (10, 10)));
 }
 
@@ -82,10 +82,10 @@ pub async fn promoted_items_stay_in_the_branch(store: Handle) {
         Some(id(1)),
         "promoted items have the same parent as the block"
     );
-    commit(&store, 5, change(me, &promoted[0], failed(Reason::Stopped))).await;
-    commit(&store, 5, change(me, &promoted[1], done("x"))).await;
+    apply(&store, 5, change(me, &promoted[0], failed(Reason::Stopped))).await;
+    apply(&store, 5, change(me, &promoted[1], done("x"))).await;
     assert_eq!(counts(&store).await, [10, 3, 1, 0]);
-    commit(&store, 6, change(me, &after_items(&job, 4), done("x"))).await;
+    apply(&store, 6, change(me, &after_items(&job, 4), done("x"))).await;
     assert_eq!(counts(&store).await, [10, 9, 1, 0]);
     let all: Vec<BranchPosition> = list_children(&store, ChildStates::All)
         .await
@@ -114,29 +114,29 @@ pub async fn items_may_be_promoted_in_a_sealed_branch(store: Handle) {
     );
     assert_eq!(counts(&store).await, [9, 9, 0, 0], "the end of the block counts no further items");
     let child = claim_one(&store, 4, me, 3).await;
-    commit(&store, 4, change(me, &child, done("x"))).await;
+    apply(&store, 4, change(me, &child, done("x"))).await;
     assert_eq!(counts(&store).await, [10, 10, 0, 0]);
 }
 
 pub async fn a_failed_block_counts_its_remaining_items_as_failed(store: Handle) {
     let (me, job) = claimed_block(&store).await;
     let step = block_writes(4, vec![branch_child(20, BRANCH)]);
-    commit(&store, 3, with_step(change(me, &job, failed(Reason::Stopped)), step)).await;
+    apply(&store, 3, with_step(change(me, &job, failed(Reason::Stopped)), step)).await;
     assert_eq!((counts(&store).await, block_items(&store).await), ([9, 4, 5, 0], (9, 4)));
     assert_eq!(act_on_job(&store, 4, 2, JobAction::Retry).await, ControlOutcome::Done);
     assert_eq!(counts(&store).await, [9, 4, 0, 0]);
     let taken = claim_all(&store, 4, me, 3).await;
     assert_eq!(ids(&taken), [20, 2].map(id));
     assert_eq!(taken[1].branch_member.map(|member| member.items), Some(5));
-    commit(&store, 5, with_step(change(me, &taken[1], done("x")), block_writes(5, vec![]))).await;
+    apply(&store, 5, with_step(change(me, &taken[1], done("x")), block_writes(5, vec![]))).await;
     assert_eq!((counts(&store).await, block_items(&store).await), ([9, 9, 0, 0], (9, 9)));
-    commit(&store, 5, change(me, &taken[0], cancelled())).await;
+    apply(&store, 5, change(me, &taken[0], cancelled())).await;
     assert_eq!(counts(&store).await, [10, 9, 0, 1]);
 }
 
 pub async fn a_cancelled_block_counts_its_remaining_items_as_cancelled(store: Handle) {
     let (me, job) = claimed_block(&store).await;
-    commit(&store, 3, with_step(change(me, &job, retry(secs(50), &[1])), block_writes(4, vec![]))).await;
+    apply(&store, 3, with_step(change(me, &job, retry(secs(50), &[1])), block_writes(4, vec![]))).await;
     assert_eq!(act_on_job(&store, 4, 2, cancel(0)).await, ControlOutcome::Done);
     assert_eq!(counts(&store).await, [10, 4, 0, 6]);
     assert_eq!(act_on_job(&store, 5, 2, JobAction::Retry).await, ControlOutcome::Done);
@@ -156,9 +156,9 @@ pub async fn items_of_a_block_meet_a_watch(store: Handle) {
     let me = parent.0;
     wait_for_watch(&store, 2, &parent, watch_done(4)).await;
     let job = claim_one(&store, 2, me, 2).await;
-    commit(&store, 3, with_step(change(me, &job, Outcome::Next), block_writes(3, vec![]))).await;
+    apply(&store, 3, with_step(change(me, &job, Outcome::Next), block_writes(3, vec![]))).await;
     assert_eq!(state(&store, id(1)).await, State::Waiting);
-    commit(&store, 4, with_step(change(me, &after_items(&job, 3), Outcome::Next), block_writes(1, vec![])))
+    apply(&store, 4, with_step(change(me, &after_items(&job, 3), Outcome::Next), block_writes(1, vec![])))
         .await;
     let parent = claim_one(&store, 5, me, 3).await;
     assert_eq!((parent.id, parent.inbox[0].name.as_str(), parent.rev), (id(1), BRANCH_SIGNAL, Rev(2)));
@@ -188,7 +188,7 @@ pub async fn invalid_items_of_a_block_are_refused(store: Handle) {
     let mut named = branch_child(20, BRANCH);
     named.settings.unique = Some(Box::new(windlass_model::Unique::new("name")));
     assert!(refused(&job, block_writes(1, vec![named])).await.contains("unique name of a promoted item"));
-    commit(&store, 4, with_step(change(me, &job, Outcome::Next), block_writes(4, vec![]))).await;
+    apply(&store, 4, with_step(change(me, &job, Outcome::Next), block_writes(4, vec![]))).await;
     // A change that reports items again.
     let why = refused(&after_step(&job), block_writes(7, vec![])).await;
     assert!(why.contains("6 are left"), "{why}");
@@ -236,7 +236,7 @@ pub async fn a_promoted_item_keeps_the_attempt_that_failed_in_its_block(store: H
     assert_eq!(ids(&again), [23, 20].map(id));
     for child in &again {
         assert_eq!((child.attempts, child.retry_counts.as_slice(), child.rev), (1, &[1][..], Rev(1)));
-        commit(&store, 9, change(me, child, done("x"))).await;
+        apply(&store, 9, change(me, child, done("x"))).await;
     }
     assert_eq!(counts(&store).await, [10, 6, 1, 1]);
     // A promoted job that failed can be retried by hand.
@@ -244,8 +244,8 @@ pub async fn a_promoted_item_keeps_the_attempt_that_failed_in_its_block(store: H
     assert_eq!(counts(&store).await, [10, 6, 0, 1]);
     let child = claim_one(&store, 10, me, 4).await;
     assert_eq!(child.id, id(21));
-    commit(&store, 11, change(me, &child, done("x"))).await;
-    commit(&store, 12, change(me, &after_items(&job, 8), done("x"))).await;
+    apply(&store, 11, change(me, &child, done("x"))).await;
+    apply(&store, 12, change(me, &after_items(&job, 8), done("x"))).await;
     assert_eq!(counts(&store).await, [10, 9, 0, 1]);
     assert_eq!(store.repair(at(13)).await.expect("repair"), 0);
 }
@@ -256,7 +256,7 @@ pub async fn an_item_that_failed_in_its_block_meets_a_watch(store: Handle) {
     wait_for_watch(&store, 2, &parent, watch_unsuccessful(1)).await;
     let job = claim_one(&store, 2, me, 2).await;
     let step = promoted_after(0, vec![failed(Reason::Stopped)]);
-    commit(&store, 3, with_step(change(me, &job, Outcome::Next), step)).await;
+    apply(&store, 3, with_step(change(me, &job, Outcome::Next), step)).await;
     assert_eq!(claim_one(&store, 4, me, 3).await.id, id(1));
 }
 

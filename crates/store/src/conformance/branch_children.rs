@@ -1,12 +1,14 @@
 //! Children in branches: among other children of the same job, under flow control, listed, pruned and forked.
 
 use windlass_model::{
-    BranchMember, BranchPosition, BranchUpdate, BranchWatch, CommitOutcome, JobId, NewJob, Outcome,
+    BranchMember, BranchNo, BranchPosition, BranchUpdate, BranchWatch, CommitOutcome, JobId, NewJob, Outcome,
     RateCharge, RateLimit, Reason, Serial, State, StepWrites, Unique, Wait, When, wait::CHILD_SIGNAL,
 };
 
 use super::{branch_kit::*, kit::*};
-use crate::{AdminAction, BranchChildFilter, ChildPosition, ChildStates, JobEnd, Prune, TIMER_GATE};
+use crate::{
+    AdminAction, BranchChildFilter, ChildGroup, ChildPosition, ChildStates, JobEnd, Prune, TIMER_GATE,
+};
 
 pub async fn branches_of_two_jobs_with_the_same_number_are_separate(store: Handle) {
     let (first, _) = parent_with_children(&store, children(2, 2)).await;
@@ -17,7 +19,7 @@ pub async fn branches_of_two_jobs_with_the_same_number_are_separate(store: Handl
         let parent = if child.id < id(40) { id(1) } else { id(40) };
         assert_eq!(child.branch_member, Some(BranchMember { parent, branch: BRANCH, items: 1 }));
     }
-    commit(&store, 3, change(first, &taken[4], done("x"))).await;
+    apply(&store, 3, change(first, &taken[4], done("x"))).await;
     assert_eq!(counts(&store).await, [0, 0, 0, 0]);
     assert_eq!(branch(&store, 40, BRANCH).await.counts.done, 1);
     let filter = |n: u32| BranchChildFilter {
@@ -44,7 +46,7 @@ pub async fn children_in_and_outside_a_branch_are_counted_separately(store: Hand
     );
     let job = after_step(&job);
     let mixed = spawn_children(&[self::job(5), branch_child(6, BRANCH)]);
-    commit(&store, 3, with_step(change(me, &job, wait_for_children(&job)), mixed)).await;
+    apply(&store, 3, with_step(change(me, &job, wait_for_children(&job)), mixed)).await;
     let parent = view(&store, id(1)).await;
     assert_eq!((parent.pending_children, branch(&store, 1, BRANCH).await.spawned), (1, 3));
     let taken = claim_all(&store, 4, me, 2).await;
@@ -54,7 +56,7 @@ pub async fn children_in_and_outside_a_branch_are_counted_separately(store: Hand
     let in_branch: Vec<bool> = taken.iter().map(|child| child.branch_member.is_some()).collect();
     assert_eq!(in_branch, [true, false, true, false, true]);
     for child in [0, 1, 2, 4] {
-        commit(&store, 5, change(me, &taken[child], done("x"))).await;
+        apply(&store, 5, change(me, &taken[child], done("x"))).await;
     }
     assert_eq!(state(&store, id(1)).await, State::Waiting);
     let names: Vec<String> = store
@@ -66,7 +68,7 @@ pub async fn children_in_and_outside_a_branch_are_counted_separately(store: Hand
         .map(|signal| signal.name)
         .collect();
     assert_eq!(names, [CHILD_SIGNAL], "only the child outside the branch sends a signal");
-    commit(&store, 6, change(me, &taken[3], done("x"))).await;
+    apply(&store, 6, change(me, &taken[3], done("x"))).await;
     assert_eq!((state(&store, id(1)).await, counts(&store).await), (State::Ready, [3, 3, 0, 0]));
     assert_eq!(store.inspect().children(id(1), None, 99).await.expect("children").len(), 5);
     let waited_for = store.inspect().child_ends(id(1), windlass_model::Rev(3), None, 9).await.expect("ends");
@@ -80,11 +82,11 @@ pub async fn a_child_in_a_branch_may_open_a_branch(store: Handle) {
     let inner = BranchUpdate { watch: Some(watch), seal: true, ..open_branch(BRANCH, "inner") };
     let step = branch_writes(vec![inner], children(20, 2));
     let wait = wait_for_signal(windlass_model::branch::BRANCH_SIGNAL, None);
-    commit(&store, 3, with_step(change(me, &taken[0], wait), step)).await;
+    apply(&store, 3, with_step(change(me, &taken[0], wait), step)).await;
     let grandchildren = claim_all(&store, 4, me, 3).await;
     assert_eq!(grandchildren[0].branch_member.map(|member| member.parent), Some(id(2)));
     for child in &grandchildren {
-        commit(&store, 5, change(me, child, done("x"))).await;
+        apply(&store, 5, change(me, child, done("x"))).await;
     }
     assert_eq!(counts(&store).await, [1, 0, 0, 0]);
     let woken = claim_one(&store, 6, me, 4).await;
@@ -124,7 +126,7 @@ pub async fn flow_control_applies_to_children_in_a_branch(store: Handle) {
     let taken = claim_all(&store, 12, me, 3).await;
     assert_eq!(ids(&taken), [4, 6, 2].map(id));
     for child in &taken {
-        commit(&store, 13, change(me, child, done("x"))).await;
+        apply(&store, 13, change(me, child, done("x"))).await;
     }
     assert_eq!(counts(&store).await, [6, 6, 0, 0]);
 }
@@ -136,12 +138,8 @@ pub async fn a_child_shows_its_position_in_its_branch(store: Handle) {
     let one = BranchPosition { branch: BRANCH, spawn: 1, item: String::new(), items: 1 };
     let single = NewJob { branch_position: Some(Box::new(one)), ..self::job(2) };
     let all = vec![single, branch_child(3, BRANCH), block(4, 9), self::job(5)];
-    commit(
-        &store,
-        1,
-        with_step(change(me, &job, Outcome::Wait(Wait::YIELD)), branch_writes(vec![open], all)),
-    )
-    .await;
+    apply(&store, 1, with_step(change(me, &job, Outcome::Wait(Wait::YIELD)), branch_writes(vec![open], all)))
+        .await;
     let position = |spawn: &str, item: &str, items| ChildPosition {
         branch: BRANCH,
         name: "all".into(),
@@ -162,10 +160,10 @@ pub async fn a_child_shows_its_position_in_its_branch(store: Handle) {
 pub async fn children_in_a_branch_are_listed_in_pages(store: Handle) {
     let (me, _) = parent_with_children(&store, children(2, 12)).await;
     let taken = claim_all(&store, 2, me, 2).await;
-    commit(&store, 3, change(me, &taken[0], done("out"))).await;
-    commit(&store, 3, change(me, &taken[1], failed(Reason::Stopped))).await;
-    commit(&store, 3, change(me, &taken[2], cancelled())).await;
-    commit(&store, 3, with_step(change(me, &taken[3], Outcome::Next), step("A", "B", "data"))).await;
+    apply(&store, 3, change(me, &taken[0], done("out"))).await;
+    apply(&store, 3, change(me, &taken[1], failed(Reason::Stopped))).await;
+    apply(&store, 3, change(me, &taken[2], cancelled())).await;
+    apply(&store, 3, with_step(change(me, &taken[3], Outcome::Next), step("A", "B", "data"))).await;
     let listed = async |states| {
         let all = list_children(&store, states).await;
         all.into_iter().map(|child| child.summary.id).collect::<Vec<_>>()
@@ -205,13 +203,13 @@ pub async fn pruning_a_job_deletes_its_branches(store: Handle) {
     let parent = parent_with_children(&store, children(2, 2)).await;
     let (me, job) = parent;
     let taken = claim_all(&store, 2, me, 2).await;
-    commit(&store, 3, change(me, &taken[0], done("x"))).await;
+    apply(&store, 3, change(me, &taken[0], done("x"))).await;
     let prune = async |now: u64| {
         let prune = Prune { state: State::Done, before: t(now), kind: None, after: None, limit: 99 };
         store.prune(at(now), &prune).await.expect("prune").jobs
     };
     assert_eq!(prune(50).await, 0, "its parent has not ended");
-    commit(&store, 60, change(me, &job, done("x"))).await;
+    apply(&store, 60, change(me, &job, done("x"))).await;
     assert_eq!(prune(70).await, 2);
     assert_eq!(store.inspect().branches(id(1)).await.expect("branches"), []);
     let seen = view(&store, id(3)).await;
@@ -224,7 +222,7 @@ pub async fn pruning_a_job_deletes_its_branches(store: Handle) {
 
 pub async fn a_fork_has_no_branches(store: Handle) {
     let (me, job) = parent_with_children(&store, children(2, 2)).await;
-    commit(&store, 2, with_step(change(me, &job, Outcome::Next), journal_writes(vec![entry(0, "a", "x")])))
+    apply(&store, 2, with_step(change(me, &job, Outcome::Next), journal_writes(vec![entry(0, "a", "x")])))
         .await;
     let fork = crate::Fork { from: id(1), id: id(90), before: 1, key: None };
     store.control().fork(at(3), &[fork], &actor()).await.expect("fork");
@@ -234,4 +232,22 @@ pub async fn a_fork_has_no_branches(store: Handle) {
     let seen = view(&store, id(91)).await;
     assert_eq!((seen.position, seen.parent), (None, None));
     assert_eq!(list_children(&store, ChildStates::All).await.len(), 2);
+}
+
+pub async fn live_children_of_a_branch_are_listed_newest_first(store: Handle) {
+    let (me, parent) = parent_with_children(&store, children(2, 4)).await;
+    let live = async |branch, among| {
+        let group = ChildGroup::Branch(branch);
+        let live = store.inspect().live_children(id(1), group, among).await.expect("live children");
+        live.into_iter().map(|child| child.id).collect::<Vec<_>>()
+    };
+    assert_eq!(live(BRANCH, 99).await, [5, 4, 3, 2].map(id));
+    let claimed = claim_all(&store, 2, me, 2).await;
+    apply(&store, 3, change(me, &claimed[3], done("x"))).await;
+    apply(&store, 3, change(me, &claimed[1], failed(Reason::Stopped))).await;
+    assert_eq!(live(BRANCH, 99).await, [4, 2].map(id));
+    assert_eq!(live(BRANCH, 2).await, [id(4)], "only the newest two are read");
+    assert!(live(BranchNo(8), 99).await.is_empty());
+    let of_a_step = ChildGroup::Change(parent.rev);
+    assert!(store.inspect().live_children(id(1), of_a_step, 99).await.expect("live children").is_empty());
 }

@@ -24,7 +24,7 @@ async fn last_poll(store: &Handle) -> BranchPoll {
 /// [`CANCEL_AGAIN`].
 fn cancels(now: u64, branches: &[BranchNo]) -> PollReport {
     let to_cancel = branches.iter().map(|number| (id(1), *number)).collect::<Vec<_>>();
-    let next_at = t(now).plus(CANCEL_AGAIN);
+    let next_at = t(now) + CANCEL_AGAIN;
     PollReport {
         polled: to_cancel.len(),
         to_cancel,
@@ -60,10 +60,10 @@ pub async fn the_poll_interval_follows_the_progress_of_a_branch(store: Handle) {
     assert_eq!(last_poll(&store).await.never_started, 80);
     // Ten of them have committed steps, and four have ended within five seconds.
     for child in &taken[..10] {
-        commit(&store, 52, change(me, child, Outcome::Next)).await;
+        apply(&store, 52, change(me, child, Outcome::Next)).await;
     }
     for child in &taken[..4] {
-        commit(&store, 53, change(me, &after_step(child), done("x"))).await;
+        apply(&store, 53, change(me, &after_step(child), done("x"))).await;
     }
     assert_eq!(poll_branches(&store, 55).await, report(55, 1, Some(115)));
     let last = last_poll(&store).await;
@@ -102,9 +102,9 @@ pub async fn a_poll_redelivers_no_healthy_child(store: Handle) {
     submit(&store, &[serial_job(50, "key")]).await;
     wait_for_watch(&store, 2, &parent, watch_ended(6)).await;
     let taken = claim(&store, at(3), &claim_request(me, 2, 3)).await;
-    commit(&store, 4, change(me, &taken[1], wait_for_signal("go", None))).await;
-    act_on_job(&store, 4, 5, JobAction::Pause).await;
-    commit(&store, 4, change(me, &taken[2], failed(Reason::Stopped))).await;
+    apply(&store, 4, change(me, &taken[1], wait_for_signal("go", None))).await;
+    must_act(&store, 4, 5, JobAction::Pause).await;
+    apply(&store, 4, change(me, &taken[2], failed(Reason::Stopped))).await;
     for now in [10, 40, 80, 160, 320] {
         let polled = poll_branches(&store, now).await;
         assert_eq!((polled.polled, polled.redelivered, polled.corrected, polled.notified), (1, 0, 0, 0));
@@ -121,7 +121,7 @@ pub async fn a_branch_is_polled_until_its_watch_is_met(store: Handle) {
     wait_for_watch(&store, 2, &parent, watch_ended(1)).await;
     assert_eq!(poll_branches(&store, 10).await.polled, 1);
     let child = claim_one(&store, 11, me, 2).await;
-    commit(&store, 12, change(me, &child, done("x"))).await;
+    apply(&store, 12, change(me, &child, done("x"))).await;
     assert_eq!(poll_branches(&store, 500).await, report(500, 0, None));
     assert_eq!(last_poll(&store).await.polls, 1, "the last poll is kept");
 }
@@ -161,7 +161,7 @@ pub async fn the_children_of_a_cancelled_parent_are_to_be_cancelled(store: Handl
     assert_eq!(poll_branches(&store, 20).await, cancels(20, &[BRANCH]), "again, while children are live");
     assert_eq!(act_on_job(&store, 21, 3, cancel(0)).await, ControlOutcome::Done);
     let last = claim(&store, at(22), &claim_request(me, 3, 1)).await.remove(0);
-    commit(&store, 23, change(me, &last, done("x"))).await;
+    apply(&store, 23, change(me, &last, done("x"))).await;
     assert_eq!(poll_branches(&store, 35).await, report(35, 1, None), "all children have ended");
     let seen = branch(&store, 1, BRANCH).await;
     assert_eq!((seen.cancels_children, seen.counts.ends()), (false, (1, 0, 2)));
@@ -178,7 +178,7 @@ pub async fn the_children_of_an_expired_parent_are_to_be_cancelled(store: Handle
     submit(&store, &[windlass_model::NewJob { deadline_at: Some(t(50)), ..job(1) }]).await;
     let job = claim_one(&store, 0, me, 1).await;
     let step = branch_writes(vec![open_branch(BRANCH, "all")], children(2, 3));
-    commit(&store, 1, with_step(change(me, &job, Outcome::Next), step)).await;
+    apply(&store, 1, with_step(change(me, &job, Outcome::Next), step)).await;
     assert_eq!(fire_timers(&store, 50, 9).await.expired, 1);
     assert_eq!(poll_branches(&store, 51).await, cancels(51, &[BRANCH]));
 }
@@ -189,8 +189,8 @@ pub async fn a_parent_that_ends_itself_cancels_its_children_only_if_it_is_cancel
     {
         let (me, job) = running_job(&store, n).await;
         let step = branch_writes(vec![open_branch(BRANCH, "all")], children(n + 1, 3));
-        commit(&store, 1, with_step(change(me, &job, Outcome::Next), step)).await;
-        commit(&store, 2, change(me, &after_step(&job), outcome)).await;
+        apply(&store, 1, with_step(change(me, &job, Outcome::Next), step)).await;
+        apply(&store, 2, change(me, &after_step(&job), outcome)).await;
         let polled = poll_branches(&store, 3).await;
         assert_eq!(
             (polled.polled, polled.to_cancel.len()),
@@ -208,11 +208,11 @@ pub async fn a_step_may_cancel_the_children_of_a_branch(store: Handle) {
     let (me, job) = update_branches(&store, 2, &parent, vec![cancel_children], vec![]).await;
     assert_ne!(gates(&store, &[TIMER_GATE]).await, before);
     // The end of the parent changes nothing.
-    commit(&store, 3, change(me, &job, done("x"))).await;
+    apply(&store, 3, change(me, &job, done("x"))).await;
     assert_eq!(branch(&store, 1, BRANCH).await.poll.next_at, Some(t(2)));
     assert_eq!(poll_branches(&store, 4).await, cancels(4, &[BRANCH]));
     for n in 2..5 {
-        act_on_job(&store, 5, n, cancel(0)).await;
+        must_act(&store, 5, n, cancel(0)).await;
     }
     assert_eq!(poll_branches(&store, 19).await, report(19, 1, None));
 }
@@ -235,7 +235,7 @@ pub async fn a_branch_whose_children_are_cancelled_may_be_watched(store: Handle)
     );
     assert_eq!(poll_branches(&store, 4).await, cancels(4, &[BRANCH]));
     for n in 2..5 {
-        act_on_job(&store, 5, n, cancel(0)).await;
+        must_act(&store, 5, n, cancel(0)).await;
     }
     assert_eq!((state(&store, id(1)).await, inbox(&store, 1).await), (State::Ready, vec!["7".to_owned()]));
     assert_eq!(poll_branches(&store, 19).await, report(19, 1, None));
@@ -248,7 +248,7 @@ pub async fn a_poll_counts_the_items_of_blocks(store: Handle) {
     wait_for_watch(&store, 2, &parent, watch_ended(60)).await;
     let taken = claim(&store, at(3), &claim_request(me, 2, 2)).await;
     let step = windlass_model::StepWrites { items: 4, ..Default::default() };
-    commit(&store, 4, with_step(change(me, &taken[0], Outcome::Next), step)).await;
+    apply(&store, 4, with_step(change(me, &taken[0], Outcome::Next), step)).await;
     assert_eq!(poll_branches(&store, 7).await.polled, 1);
     let poll = last_poll(&store).await;
     assert_eq!((poll.ended, poll.pending, poll.never_started), (4, 56, 30));
@@ -259,7 +259,7 @@ pub async fn a_branch_of_parked_children_is_polled_rarely(store: Handle) {
     let me = parent.0;
     wait_for_watch(&store, 2, &parent, watch_ended(3)).await;
     for child in claim_all(&store, 3, me, 2).await {
-        commit(&store, 4, change(me, &child, wait_for_signal("go", None))).await;
+        apply(&store, 4, change(me, &child, wait_for_signal("go", None))).await;
     }
     assert_eq!(
         poll_branches(&store, 10).await,

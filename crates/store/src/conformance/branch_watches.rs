@@ -35,7 +35,7 @@ pub async fn a_parked_parent_is_woken_when_its_watch_is_met(store: Handle) {
         let job = claim_one(&store, 0, me, 1).await;
         let open = BranchUpdate { watch: Some(watch.clone()), ..open_branch(BRANCH, "all") };
         let step = branch_writes(vec![open], children(first + 1, 4));
-        commit(&store, 1, with_step(change(me, &job, wait_for_signal(BRANCH_SIGNAL, None)), step)).await;
+        apply(&store, 1, with_step(change(me, &job, wait_for_signal(BRANCH_SIGNAL, None)), step)).await;
         assert_eq!(branch(&store, first, BRANCH).await.watch, Some(watch), "{n}");
         let taken = claim_all(&store, 2, me, 2).await;
         for (second, (child, outcome)) in taken.iter().zip(outcomes).enumerate() {
@@ -82,7 +82,7 @@ pub async fn one_batch_may_meet_a_watch_and_park_the_parent(store: Handle) {
     for (n, parent_first) in [(1, true), (21, false)] {
         let (me, job) = running_job(&store, n).await;
         let step = branch_writes(vec![open_branch(BRANCH, "all")], children(n + 1, 2));
-        commit(&store, 1, with_step(change(me, &job, Outcome::Next), step)).await;
+        apply(&store, 1, with_step(change(me, &job, Outcome::Next), step)).await;
         let taken = claim_all(&store, 1, me, 2).await;
         let step = branch_writes(vec![watch_branch(watch_ended(2))], vec![]);
         let mut batch = vec![with_step(
@@ -104,7 +104,7 @@ pub async fn one_batch_may_meet_a_watch_and_park_the_parent(store: Handle) {
 pub async fn a_watch_for_no_children_is_met_at_once(store: Handle) {
     let (me, job) = running_job(&store, 1).await;
     let open = BranchUpdate { seal: true, watch: Some(watch_ended(0)), ..open_branch(BRANCH, "all") };
-    commit(
+    apply(
         &store,
         1,
         with_step(change(me, &job, wait_for_signal(BRANCH_SIGNAL, None)), branch_writes(vec![open], vec![])),
@@ -129,7 +129,7 @@ pub async fn a_new_watch_replaces_the_one_before(store: Handle) {
         consumed: consume(&parent).consumed,
         ..branch_writes(vec![watch_branch(watch_ended(4))], vec![])
     };
-    commit(&store, 6, with_step(change(me, &parent, wait_for_signal(BRANCH_SIGNAL, None)), again)).await;
+    apply(&store, 6, with_step(change(me, &parent, wait_for_signal(BRANCH_SIGNAL, None)), again)).await;
     assert_eq!(state(&store, id(1)).await, State::Waiting);
     commit_outcome(&store, 7, me, &taken[3], done("x")).await;
     let parent = claim_woken_parent(&store, 7, me, 4).await;
@@ -137,7 +137,7 @@ pub async fn a_new_watch_replaces_the_one_before(store: Handle) {
         consumed: consume(&parent).consumed,
         ..branch_writes(vec![watch_branch(watch_ended(4))], vec![])
     };
-    commit(&store, 8, with_step(change(me, &parent, wait_for_signal(BRANCH_SIGNAL, None)), again)).await;
+    apply(&store, 8, with_step(change(me, &parent, wait_for_signal(BRANCH_SIGNAL, None)), again)).await;
     claim_woken_parent(&store, 8, me, 5).await;
 }
 
@@ -187,7 +187,7 @@ pub async fn expired_and_cancelled_children_meet_a_watch(store: Handle) {
         consumed: consume(&parent).consumed,
         ..branch_writes(vec![watch_branch(watch_unsuccessful(2))], vec![])
     };
-    commit(&store, 6, with_step(change(me, &parent, wait_for_signal(BRANCH_SIGNAL, None)), again)).await;
+    apply(&store, 6, with_step(change(me, &parent, wait_for_signal(BRANCH_SIGNAL, None)), again)).await;
     assert_eq!(act_on_job(&store, 7, 3, cancel(0)).await, ControlOutcome::Done);
     let parent = claim_woken_parent(&store, 7, me, 3).await;
     assert_eq!(parent.due_at, t(7));
@@ -199,7 +199,7 @@ pub async fn the_signals_of_two_branches_name_their_branches(store: Handle) {
     let second = BranchUpdate { watch: Some(watch_ended(1)), ..open_branch(BranchNo(8), "more") };
     let step = branch_writes(vec![second, watch_branch(watch_ended(1))], vec![branch_child(3, BranchNo(8))]);
     let wait = wait_for_signals(&[&format!("{BRANCH_SIGNAL}*")], 1, None);
-    commit(&store, 2, with_step(change(parent.0, &parent.1, wait), step)).await;
+    apply(&store, 2, with_step(change(parent.0, &parent.1, wait), step)).await;
     let taken = claim_all(&store, 3, me, 2).await;
     let batch: Vec<_> = taken.iter().rev().map(|child| change(me, child, done("x"))).collect();
     store.commit(at(3), &batch).await.expect("commit");
@@ -214,7 +214,7 @@ pub async fn the_watches_of_an_ended_parent_are_deleted(store: Handle) {
     let (me, job) = update_branches(&store, 2, &parent, vec![watch_branch(watch_ended(1))], vec![]).await;
     let taken = claim_all(&store, 2, me, 2).await;
     let last = branch_writes(vec![watch_branch(watch_ended(2))], vec![]);
-    commit(&store, 3, with_step(change(me, &job, failed(Reason::Stopped)), last)).await;
+    apply(&store, 3, with_step(change(me, &job, failed(Reason::Stopped)), last)).await;
     let seen = branch(&store, 1, BRANCH).await;
     assert_eq!((seen.watch, seen.cancels_children, seen.poll.next_at), (None, false, None));
     for child in &taken {
@@ -232,7 +232,7 @@ pub async fn a_paused_parent_gets_the_signal_and_stays_paused(store: Handle) {
     let parent = parent_with_children(&store, children(2, 1)).await;
     let me = parent.0;
     wait_for_watch(&store, 2, &parent, watch_ended(1)).await;
-    act_on_job(&store, 3, 1, JobAction::Pause).await;
+    must_act(&store, 3, 1, JobAction::Pause).await;
     let child = claim_one(&store, 3, me, 2).await;
     commit_outcome(&store, 3, me, &child, done("x")).await;
     assert!(claim_all(&store, 4, me, 3).await.is_empty());

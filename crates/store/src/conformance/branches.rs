@@ -76,16 +76,16 @@ pub async fn a_branch_counts_its_children_however_they_end(store: Handle) {
     let (me, _) = parent_with_children(&store, all).await;
     // The last child is claimed by a worker of its own, whose death makes it a suspect.
     let (two, three) = (worker(&store, 2).await, worker(&store, 3).await);
-    act_on_job(&store, 2, 9, JobAction::Priority(-50)).await;
+    must_act(&store, 2, 9, JobAction::Priority(-50)).await;
     assert_eq!(claim_one(&store, 2, two, 1).await.id, id(9));
     let taken = claim_all(&store, 2, me, 2).await;
     assert_eq!(ids(&taken), [2, 3, 4, 5, 7, 8].map(id));
     assert_eq!(counts(&store).await, [0, 0, 0, 0], "no attempt has committed yet");
-    commit(&store, 3, change(me, &taken[0], done("x"))).await;
+    apply(&store, 3, change(me, &taken[0], done("x"))).await;
     assert_eq!(counts(&store).await, [1, 1, 0, 0], "done");
-    commit(&store, 3, change(me, &taken[1], failed(Reason::Stopped))).await;
+    apply(&store, 3, change(me, &taken[1], failed(Reason::Stopped))).await;
     assert_eq!(counts(&store).await, [2, 1, 1, 0], "failed");
-    commit(&store, 3, change(me, &taken[2], cancelled())).await;
+    apply(&store, 3, change(me, &taken[2], cancelled())).await;
     assert_eq!(counts(&store).await, [3, 1, 1, 1], "cancelled by its own attempt");
     assert_eq!(fire_timers(&store, 5, 9).await.expired, 1);
     assert_eq!(counts(&store).await, [4, 1, 2, 1], "expired while it ran");
@@ -133,12 +133,12 @@ pub async fn the_ends_of_a_batch_are_counted_per_branch(store: Handle) {
 pub async fn a_child_that_retries_waits_or_steps_counts_as_started_and_not_ended(store: Handle) {
     let (me, _) = parent_with_children(&store, children(2, 4)).await;
     let taken = claim_all(&store, 2, me, 2).await;
-    commit(&store, 3, change(me, &taken[0], retry(secs(5), &[1]))).await;
-    commit(&store, 3, change(me, &taken[1], wait_for_signal("go", None))).await;
-    commit(&store, 3, with_step(change(me, &taken[2], Outcome::Next), step("A", "B", "x"))).await;
+    apply(&store, 3, change(me, &taken[0], retry(secs(5), &[1]))).await;
+    apply(&store, 3, change(me, &taken[1], wait_for_signal("go", None))).await;
+    apply(&store, 3, with_step(change(me, &taken[2], Outcome::Next), step("A", "B", "x"))).await;
     store.release(at(3), &[job_claim(me, &taken[3])]).await.expect("release");
     assert_eq!(counts(&store).await, [3, 0, 0, 0]);
-    commit(&store, 4, change(me, &after_step(&taken[2]), done("x"))).await;
+    apply(&store, 4, change(me, &after_step(&taken[2]), done("x"))).await;
     assert_eq!(counts(&store).await, [3, 1, 0, 0], "its start is counted once");
     assert_eq!(act_on_job(&store, 5, 3, cancel(0)).await, ControlOutcome::Done);
     assert_eq!(counts(&store).await, [3, 1, 0, 1]);
@@ -147,8 +147,8 @@ pub async fn a_child_that_retries_waits_or_steps_counts_as_started_and_not_ended
 pub async fn a_retry_takes_a_child_out_of_the_counts(store: Handle) {
     let (me, _) = parent_with_children(&store, children(2, 3)).await;
     let taken = claim_all(&store, 2, me, 2).await;
-    commit(&store, 3, change(me, &taken[0], failed(Reason::Stopped))).await;
-    commit(&store, 3, change(me, &taken[1], cancelled())).await;
+    apply(&store, 3, change(me, &taken[0], failed(Reason::Stopped))).await;
+    apply(&store, 3, change(me, &taken[1], cancelled())).await;
     store.release(at(3), &[job_claim(me, &taken[2])]).await.expect("release");
     assert_eq!(act_on_job(&store, 3, 4, cancel(0)).await, ControlOutcome::Done);
     assert_eq!(counts(&store).await, [3, 0, 1, 2]);
@@ -158,7 +158,7 @@ pub async fn a_retry_takes_a_child_out_of_the_counts(store: Handle) {
     assert_eq!(counts(&store).await, [2, 0, 0, 1], "a child that never started is not counted as started");
     assert_eq!(act_on_job(&store, 4, 3, JobAction::Retry).await, ControlOutcome::Done);
     for child in claim_all(&store, 5, me, 3).await {
-        commit(&store, 6, change(me, &child, done("x"))).await;
+        apply(&store, 6, change(me, &child, done("x"))).await;
     }
     assert_eq!(counts(&store).await, [3, 3, 0, 0]);
 }
@@ -207,7 +207,7 @@ pub async fn a_refused_change_of_a_batch_counts_nothing(store: Handle) {
     let writes_entry = |job: &ClaimedJob, outcome| {
         with_step(change(me, job, outcome), journal_writes(vec![entry(0, "a", "x")]))
     };
-    commit(&store, 3, writes_entry(&taken[1], Outcome::Next)).await;
+    apply(&store, 3, writes_entry(&taken[1], Outcome::Next)).await;
     let twice = writes_entry(&after_step(&taken[1]), done("x"));
     let batch = [change(me, &taken[0], done("x")), twice, change(me, &taken[2], cancelled())];
     let outcomes = store.commit(at(4), &batch).await.expect("commit");

@@ -46,16 +46,16 @@ pub async fn a_parked_parent_is_woken_by_the_end_of_a_child(store: Handle) {
     let children = claim_all(&store, 2, me, 2).await;
     assert!(children.iter().all(|child| child.parent == Some(id(1))));
     assert_eq!(state(&store, id(1)).await, State::Waiting);
-    commit(&store, 3, change(me, &children[1], done("x"))).await;
+    apply(&store, 3, change(me, &children[1], done("x"))).await;
     let parent = claim_one(&store, 4, me, 3).await;
     assert_eq!((parent.id, parent.due_at, parent.pending_children), (id(1), t(3), 0));
     let [signal] = &parent.inbox[..] else { panic!("{:?}", parent.inbox) };
     assert_eq!((signal.name.as_str(), signal.at), (CHILD_SIGNAL, t(3)));
     assert_eq!(signal.payload, payload(&child_payload(3)));
     let step = with_step(change(me, &parent, wait_for_signal(CHILD_SIGNAL, None)), consume(&parent));
-    commit(&store, 5, step).await;
+    apply(&store, 5, step).await;
     assert_eq!(state(&store, id(1)).await, State::Waiting, "the first signal was consumed");
-    commit(&store, 6, change(me, &children[0], failed(Reason::Stopped))).await;
+    apply(&store, 6, change(me, &children[0], failed(Reason::Stopped))).await;
     let parent = claim_one(&store, 6, me, 4).await;
     assert_eq!(texts(&parent.inbox), [child_payload(2)]);
     assert_eq!(store.repair(at(7)).await.expect("repair"), 0);
@@ -64,14 +64,14 @@ pub async fn a_parked_parent_is_woken_by_the_end_of_a_child(store: Handle) {
 pub async fn a_signal_sent_before_the_wait_is_not_lost(store: Handle) {
     let (me, job) = running_parent(&store, &jobs(2, 2)).await;
     for child in claim_all(&store, 2, me, 2).await {
-        commit(&store, 2, change(me, &child, done("x"))).await;
+        apply(&store, 2, change(me, &child, done("x"))).await;
     }
     assert_eq!(
         inbox(&store, 1).await,
         [child_payload(2), child_payload(3)],
         "a running parent gets the signals too"
     );
-    commit(&store, 3, change(me, &job, wait_for_signals(&[&format!("{CHILD_SIGNAL}*")], 1, None))).await;
+    apply(&store, 3, change(me, &job, wait_for_signals(&[&format!("{CHILD_SIGNAL}*")], 1, None))).await;
     let parent = claim_one(&store, 3, me, 3).await;
     assert_eq!(texts(&selected_signals(&parent)), [child_payload(2), child_payload(3)]);
 }
@@ -79,7 +79,7 @@ pub async fn a_signal_sent_before_the_wait_is_not_lost(store: Handle) {
 pub async fn one_batch_may_end_a_child_and_park_its_parent(store: Handle) {
     for (n, parent_first) in [(1, true), (11, false)] {
         let (me, job) = running_job(&store, n).await;
-        commit(&store, 1, with_step(change(me, &job, Outcome::Next), spawn_signalling(&[self::job(n + 1)])))
+        apply(&store, 1, with_step(change(me, &job, Outcome::Next), spawn_signalling(&[self::job(n + 1)])))
             .await;
         let child = claim_one(&store, 1, me, 2).await;
         let mut batch = vec![
@@ -100,7 +100,7 @@ pub async fn one_batch_may_end_a_child_and_park_its_parent(store: Handle) {
 pub async fn one_batch_may_end_a_child_and_its_parent(store: Handle) {
     for (n, child_first) in [(1, true), (11, false)] {
         let (me, job) = running_job(&store, n).await;
-        commit(&store, 1, with_step(change(me, &job, Outcome::Next), spawn_signalling(&[self::job(n + 1)])))
+        apply(&store, 1, with_step(change(me, &job, Outcome::Next), spawn_signalling(&[self::job(n + 1)])))
             .await;
         let child = claim_one(&store, 1, me, 2).await;
         let mut batch = vec![change(me, &child, done("x")), change(me, &after_step(&job), done("y"))];
@@ -131,15 +131,15 @@ pub async fn a_child_sends_a_signal_however_it_ends(store: Handle) {
     };
     // The last child is claimed by a worker of its own, whose death makes it a suspect.
     let (two, three) = (worker(&store, 2).await, worker(&store, 3).await);
-    act_on_job(&store, 2, 9, JobAction::Priority(-50)).await;
+    must_act(&store, 2, 9, JobAction::Priority(-50)).await;
     assert_eq!(claim_one(&store, 2, two, 1).await.id, id(9));
     let taken = claim_all(&store, 2, me, 2).await;
     assert_eq!(ids(&taken), [2, 3, 4, 5, 7, 8].map(id));
-    commit(&store, 3, change(me, &taken[0], done("x"))).await;
+    apply(&store, 3, change(me, &taken[0], done("x"))).await;
     ended(2, "done").await;
-    commit(&store, 3, change(me, &taken[1], failed(Reason::Stopped))).await;
+    apply(&store, 3, change(me, &taken[1], failed(Reason::Stopped))).await;
     ended(3, "failed").await;
-    commit(&store, 3, change(me, &taken[2], cancelled())).await;
+    apply(&store, 3, change(me, &taken[2], cancelled())).await;
     ended(4, "cancelled by its own attempt").await;
     assert_eq!(fire_timers(&store, 5, 9).await.expired, 1);
     ended(5, "expired").await;
@@ -162,9 +162,9 @@ pub async fn a_child_sends_a_signal_however_it_ends(store: Handle) {
 pub async fn a_child_that_retries_parks_or_is_released_sends_no_signal(store: Handle) {
     let (me, _) = running_parent(&store, &[job(2)]).await;
     let child = claim_one(&store, 2, me, 2).await;
-    commit(&store, 2, change(me, &child, retry(secs(0), &[]))).await;
+    apply(&store, 2, change(me, &child, retry(secs(0), &[]))).await;
     let child = claim_one(&store, 3, me, 3).await;
-    commit(&store, 3, change(me, &child, wait_for_signal("go", None))).await;
+    apply(&store, 3, change(me, &child, wait_for_signal("go", None))).await;
     send(&store, 4, &[signal(id(2), "go", "1", "x")]).await;
     let child = claim_one(&store, 4, me, 4).await;
     store.release(at(5), &[job_claim(me, &child)]).await.expect("release");
@@ -180,27 +180,27 @@ pub async fn a_child_that_retries_parks_or_is_released_sends_no_signal(store: Ha
 pub async fn a_retried_child_sends_a_signal_again(store: Handle) {
     let me = parked_parent(&store, &[job(2)]).await;
     let child = claim_one(&store, 2, me, 2).await;
-    commit(&store, 3, change(me, &child, failed(Reason::Stopped))).await;
+    apply(&store, 3, change(me, &child, failed(Reason::Stopped))).await;
     let parent = claim_one(&store, 3, me, 3).await;
-    commit(&store, 4, with_step(change(me, &parent, wait_for_signal(CHILD_SIGNAL, None)), consume(&parent)))
+    apply(&store, 4, with_step(change(me, &parent, wait_for_signal(CHILD_SIGNAL, None)), consume(&parent)))
         .await;
     assert_eq!(act_on_job(&store, 5, 2, JobAction::Retry).await, ControlOutcome::Done);
     assert_eq!(view(&store, id(1)).await.pending_children, 0, "the parent does not wait for it by count");
     let child = claim_one(&store, 5, me, 4).await;
-    commit(&store, 6, change(me, &child, done("x"))).await;
+    apply(&store, 6, change(me, &child, done("x"))).await;
     let parent = claim_one(&store, 6, me, 5).await;
     assert_eq!(texts(&parent.inbox), [child_payload(2)]);
 }
 
 pub async fn an_ended_parent_gets_no_signal(store: Handle) {
     let (me, job) = running_parent(&store, &jobs(2, 2)).await;
-    commit(&store, 2, change(me, &job, failed(Reason::Stopped))).await;
+    apply(&store, 2, change(me, &job, failed(Reason::Stopped))).await;
     let children = claim_all(&store, 2, me, 2).await;
-    commit(&store, 3, change(me, &children[0], done("x"))).await;
+    apply(&store, 3, change(me, &children[0], done("x"))).await;
     assert_eq!(inbox(&store, 1).await, [] as [&str; 0]);
     assert_eq!(state(&store, id(1)).await, State::Failed);
     assert_eq!(act_on_job(&store, 4, 1, JobAction::Retry).await, ControlOutcome::Done);
-    commit(&store, 5, change(me, &children[1], done("x"))).await;
+    apply(&store, 5, change(me, &children[1], done("x"))).await;
     assert_eq!(inbox(&store, 1).await, [child_payload(3)], "a retried parent gets signals again");
 }
 
@@ -210,10 +210,10 @@ pub async fn a_full_inbox_still_takes_the_signals_of_children(store: Handle) {
     let signals: Vec<_> = (0..most).map(|n| signal(id(1), "other", &n.to_string(), "x")).collect();
     send(&store, 1, &signals).await;
     for child in claim_all(&store, 2, me, 2).await {
-        commit(&store, 2, change(me, &child, done("x"))).await;
+        apply(&store, 2, change(me, &child, done("x"))).await;
     }
     assert_eq!(inbox(&store, 1).await.len(), most + 2);
-    commit(&store, 3, change(me, &job, wait_for_signals(&[&format!("{CHILD_SIGNAL}*")], 1, None))).await;
+    apply(&store, 3, change(me, &job, wait_for_signals(&[&format!("{CHILD_SIGNAL}*")], 1, None))).await;
     assert_eq!(claim_one(&store, 3, me, 3).await.inbox.len(), 2);
 }
 
@@ -231,15 +231,15 @@ pub async fn nobody_else_may_send_the_signal_of_a_child(store: Handle) {
 pub async fn children_that_send_signals_are_not_counted_by_a_wait(store: Handle) {
     let (me, job) = running_parent(&store, &[job(2)]).await;
     let counted = with_step(change(me, &job, wait_for_children(&job)), spawn_children(&[self::job(3)]));
-    commit(&store, 2, counted).await;
+    apply(&store, 2, counted).await;
     assert_eq!(view(&store, id(1)).await.pending_children, 1);
     let children = claim_all(&store, 2, me, 2).await;
-    commit(&store, 3, change(me, &children[0], done("x"))).await;
+    apply(&store, 3, change(me, &children[0], done("x"))).await;
     assert_eq!(
         (state(&store, id(1)).await, inbox(&store, 1).await),
         (State::Waiting, vec![child_payload(2)])
     );
-    commit(&store, 4, change(me, &children[1], done("x"))).await;
+    apply(&store, 4, change(me, &children[1], done("x"))).await;
     assert_eq!(state(&store, id(1)).await, State::Ready);
     assert_eq!(
         inbox(&store, 1).await,
@@ -253,9 +253,9 @@ pub async fn children_that_send_signals_are_not_counted_by_a_wait(store: Handle)
 pub async fn a_parent_that_waits_for_another_signal_too_stays_parked(store: Handle) {
     let (me, job) = running_parent(&store, &jobs(2, 1)).await;
     let both = wait_for_signals(&[CHILD_SIGNAL, "go"], 2, Some(secs(100)));
-    commit(&store, 2, change(me, &job, both)).await;
+    apply(&store, 2, change(me, &job, both)).await;
     let child = claim_one(&store, 2, me, 2).await;
-    commit(&store, 3, change(me, &child, done("x"))).await;
+    apply(&store, 3, change(me, &child, done("x"))).await;
     assert_eq!(state(&store, id(1)).await, State::Waiting);
     send(&store, 4, &[signal(id(1), "go", "1", "x")]).await;
     let parent = claim_one(&store, 4, me, 3).await;
@@ -266,9 +266,9 @@ pub async fn a_parent_that_waits_for_another_signal_too_stays_parked(store: Hand
 
 pub async fn a_paused_parent_is_not_claimed_when_a_child_ends(store: Handle) {
     let me = parked_parent(&store, &[job(2)]).await;
-    act_on_job(&store, 2, 1, JobAction::Pause).await;
+    must_act(&store, 2, 1, JobAction::Pause).await;
     let child = claim_one(&store, 2, me, 2).await;
-    commit(&store, 3, change(me, &child, done("x"))).await;
+    apply(&store, 3, change(me, &child, done("x"))).await;
     assert!(claim_all(&store, 3, me, 3).await.is_empty());
     assert_eq!(act_on_job(&store, 4, 1, JobAction::Resume).await, ControlOutcome::Done);
     assert_eq!(claim_one(&store, 4, me, 4).await.id, id(1));
@@ -281,7 +281,7 @@ pub async fn children_that_are_not_put_in_send_no_signal(store: Handle) {
     let request = crate::ClaimRequest { queue: "bulk".into(), ..claim_request(me, 1, 9) };
     let other = claim(&store, at(2), &request).await.remove(0);
     assert_eq!((other.id, other.parent), (id(40), None));
-    commit(&store, 3, change(me, &other, done("x"))).await;
+    apply(&store, 3, change(me, &other, done("x"))).await;
     assert_eq!(inbox(&store, 1).await, [] as [&str; 0]);
     assert_eq!(
         commit(&store, 4, change(first, &parent, Outcome::Wait(Wait::YIELD))).await,

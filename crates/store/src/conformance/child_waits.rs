@@ -44,15 +44,15 @@ pub async fn a_child_counts_as_ended_however_it_ends(store: Handle) {
     };
     // The last child is claimed by a worker of its own, whose death makes it a suspect.
     let (two, three) = (worker(&store, 2).await, worker(&store, 3).await);
-    act_on_job(&store, 2, 9, JobAction::Priority(-50)).await;
+    must_act(&store, 2, 9, JobAction::Priority(-50)).await;
     assert_eq!(claim_one(&store, 2, two, 1).await.id, id(9));
     let taken = claim_all(&store, 2, me, 2).await;
     assert_eq!(ids(&taken), [2, 3, 4, 5, 7, 8].map(id));
-    commit(&store, 3, change(me, &taken[0], done("x"))).await;
+    apply(&store, 3, change(me, &taken[0], done("x"))).await;
     ended("done").await;
-    commit(&store, 3, change(me, &taken[1], failed(Reason::Stopped))).await;
+    apply(&store, 3, change(me, &taken[1], failed(Reason::Stopped))).await;
     ended("failed").await;
-    commit(&store, 3, change(me, &taken[2], cancelled())).await;
+    apply(&store, 3, change(me, &taken[2], cancelled())).await;
     ended("cancelled by its own attempt").await;
     assert_eq!(fire_timers(&store, 5, 9).await.expired, 1);
     ended("expired").await;
@@ -83,7 +83,7 @@ pub async fn a_parent_may_end_in_the_batch_that_wakes_it(store: Handle) {
     for (parent, n) in taken.iter().zip([2, 21]) {
         let Outcome::Wait(wait) = wait_for_children(parent) else { unreachable!("it is a wait") };
         let wait = Outcome::Wait(windlass_model::Wait { timeout, ..wait });
-        commit(&store, 1, with_step(change(me, parent, wait), spawn_children(&[child(n)]))).await;
+        apply(&store, 1, with_step(change(me, parent, wait), spawn_children(&[child(n)]))).await;
     }
     assert_eq!(act_on_job(&store, 2, 20, JobAction::Priority(3)).await, ControlOutcome::Done);
     let fired = fire_timers(&store, 10, 99).await;
@@ -102,15 +102,14 @@ pub async fn a_wait_for_no_children_ends_at_once(store: Handle) {
     let with_key = |n| NewJob { key: Some("k".into()), ..job(n) };
     submit(&store, &[with_key(20)]).await;
     let same = [with_key(21), job(20)];
-    commit(&store, 3, with_step(change(me, &parent, wait_for_children(&parent)), spawn_children(&same)))
-        .await;
+    apply(&store, 3, with_step(change(me, &parent, wait_for_children(&parent)), spawn_children(&same))).await;
     assert_eq!(pending(&store).await, (0, State::Ready));
 }
 
 pub async fn a_wait_is_for_the_children_of_its_own_step(store: Handle) {
     let (me, first) = running_job(&store, 1).await;
     let wait = Outcome::Wait(Wait { timeout: Some(secs(10)), ..wait_of(wait_for_children(&first)) });
-    commit(&store, 1, with_step(change(me, &first, wait), spawn_children(&jobs(2, 2)))).await;
+    apply(&store, 1, with_step(change(me, &first, wait), spawn_children(&jobs(2, 2)))).await;
     assert_eq!(pending(&store).await, (2, State::Waiting));
     let late = claim_all(&store, 2, me, 2).await;
     assert_eq!(
@@ -120,7 +119,7 @@ pub async fn a_wait_is_for_the_children_of_its_own_step(store: Handle) {
     );
     let second = claim_one(&store, 11, me, 3).await;
     assert_eq!(second.pending_children, 2);
-    commit(
+    apply(
         &store,
         12,
         with_step(change(me, &second, wait_for_children(&second)), spawn_children(&jobs(4, 1))),
@@ -131,19 +130,19 @@ pub async fn a_wait_is_for_the_children_of_its_own_step(store: Handle) {
         (1, State::Waiting),
         "children of an earlier step are no longer waited for"
     );
-    commit(&store, 13, change(me, &late[0], done("x"))).await;
+    apply(&store, 13, change(me, &late[0], done("x"))).await;
     assert_eq!(pending(&store).await, (1, State::Waiting));
     let last = claim_one(&store, 14, me, 4).await;
-    commit(&store, 15, change(me, &last, done("x"))).await;
+    apply(&store, 15, change(me, &last, done("x"))).await;
     assert_eq!(pending(&store).await, (0, State::Ready));
     let third = claim_one(&store, 16, me, 5).await;
-    commit(&store, 17, with_step(change(me, &third, wait_for_children(&third)), spawn_children(&[]))).await;
+    apply(&store, 17, with_step(change(me, &third, wait_for_children(&third)), spawn_children(&[]))).await;
     assert_eq!(
         pending(&store).await,
         (0, State::Ready),
         "a wait for no children ends at once, although others run"
     );
-    commit(&store, 18, change(me, &late[1], failed(Reason::Stopped))).await;
+    apply(&store, 18, change(me, &late[1], failed(Reason::Stopped))).await;
     assert_eq!(pending(&store).await, (0, State::Ready));
     assert_eq!(act_on_job(&store, 19, 3, JobAction::Retry).await, ControlOutcome::Done);
     assert_eq!(pending(&store).await, (0, State::Ready), "a retried child of an earlier step does not count");
@@ -161,10 +160,10 @@ fn wait_of(outcome: Outcome) -> Wait {
 
 pub async fn children_that_ended_before_the_wait_end_it_at_once(store: Handle) {
     let (me, first) = running_job(&store, 1).await;
-    commit(&store, 1, with_step(change(me, &first, Outcome::Next), spawn_children(&jobs(2, 1)))).await;
+    apply(&store, 1, with_step(change(me, &first, Outcome::Next), spawn_children(&jobs(2, 1)))).await;
     let child = claim_one(&store, 2, me, 2).await;
-    commit(&store, 2, change(me, &child, done("x"))).await;
-    commit(&store, 3, change(me, &after_step(&first), wait_for_children(&after_step(&first)))).await;
+    apply(&store, 2, change(me, &child, done("x"))).await;
+    apply(&store, 3, change(me, &after_step(&first), wait_for_children(&after_step(&first)))).await;
     assert_eq!(pending(&store).await, (0, State::Ready));
 }
 
@@ -172,12 +171,12 @@ pub async fn a_wait_for_children_may_time_out(store: Handle) {
     let (me, first) = running_job(&store, 1).await;
     let Outcome::Wait(wait) = wait_for_children(&first) else { unreachable!("it is a wait") };
     let wait = Outcome::Wait(windlass_model::Wait { timeout: Some(secs(9)), ..wait });
-    commit(&store, 1, with_step(change(me, &first, wait), spawn_children(&jobs(2, 1)))).await;
+    apply(&store, 1, with_step(change(me, &first, wait), spawn_children(&jobs(2, 1)))).await;
     let child = claim_one(&store, 2, me, 2).await;
     assert_eq!(fire_timers(&store, 10, 9).await.woken, 1);
     let parent = claim_one(&store, 10, me, 3).await;
     assert_eq!((parent.pending_children, parent.wait_until), (1, Some(t(10))));
-    commit(&store, 11, change(me, &child, done("x"))).await;
+    apply(&store, 11, change(me, &child, done("x"))).await;
     assert_eq!(pending(&store).await, (0, State::Running), "the end is counted and wakes nobody");
     assert_eq!(commit(&store, 12, change(me, &parent, done("x"))).await, CommitOutcome::Committed);
 }
@@ -185,17 +184,17 @@ pub async fn a_wait_for_children_may_time_out(store: Handle) {
 pub async fn a_retried_child_is_waited_for_again(store: Handle) {
     let me = park_with_children(&store, &jobs(2, 2)).await;
     let children = claim_all(&store, 2, me, 2).await;
-    commit(&store, 3, change(me, &children[0], failed(Reason::Stopped))).await;
+    apply(&store, 3, change(me, &children[0], failed(Reason::Stopped))).await;
     assert_eq!(act_on_job(&store, 4, 2, JobAction::Retry).await, ControlOutcome::Done);
     assert_eq!(pending(&store).await, (2, State::Waiting));
-    commit(&store, 5, change(me, &children[1], done("x"))).await;
+    apply(&store, 5, change(me, &children[1], done("x"))).await;
     assert_eq!(pending(&store).await, (1, State::Waiting));
     let again = claim_one(&store, 5, me, 3).await;
     assert_eq!((again.id, again.parent), (id(2), Some(id(1))));
-    commit(&store, 6, change(me, &again, failed(Reason::Stopped))).await;
+    apply(&store, 6, change(me, &again, failed(Reason::Stopped))).await;
     assert_eq!(pending(&store).await, (0, State::Ready));
     let parent = claim_one(&store, 6, me, 4).await;
-    act_on_job(&store, 7, 2, JobAction::Retry).await;
+    must_act(&store, 7, 2, JobAction::Retry).await;
     assert_eq!(pending(&store).await, (1, State::Running));
     assert_eq!(commit(&store, 8, change(me, &parent, done("x"))).await, CommitOutcome::Committed);
     let last = claim_one(&store, 8, me, 5).await;
@@ -209,9 +208,9 @@ pub async fn a_retried_child_is_waited_for_again(store: Handle) {
 pub async fn a_child_that_retries_or_parks_has_not_ended(store: Handle) {
     let me = park_with_children(&store, &jobs(2, 1)).await;
     let child = claim_one(&store, 2, me, 2).await;
-    commit(&store, 3, change(me, &child, retry(secs(0), &[]))).await;
+    apply(&store, 3, change(me, &child, retry(secs(0), &[]))).await;
     let child = claim_one(&store, 3, me, 3).await;
-    commit(&store, 4, change(me, &child, wait_for_signal("go", None))).await;
+    apply(&store, 4, change(me, &child, wait_for_signal("go", None))).await;
     assert_eq!(pending(&store).await, (1, State::Waiting), "a parked child has not ended either");
     assert_eq!(act_on_job(&store, 5, 2, cancel(9)).await, ControlOutcome::Done);
     assert_eq!(pending(&store).await, (0, State::Ready));
@@ -220,17 +219,17 @@ pub async fn a_child_that_retries_or_parks_has_not_ended(store: Handle) {
 pub async fn grandchildren_wake_only_their_own_parent(store: Handle) {
     let me = park_with_children(&store, &jobs(2, 1)).await;
     let child = claim_one(&store, 2, me, 2).await;
-    commit(&store, 3, with_step(change(me, &child, wait_for_children(&child)), spawn_children(&jobs(3, 2))))
+    apply(&store, 3, with_step(change(me, &child, wait_for_children(&child)), spawn_children(&jobs(3, 2))))
         .await;
     let grandchildren = claim_all(&store, 4, me, 3).await;
     assert_eq!(ids(&grandchildren), [3, 4].map(id));
     for grandchild in &grandchildren {
-        commit(&store, 5, change(me, grandchild, done("x"))).await;
+        apply(&store, 5, change(me, grandchild, done("x"))).await;
     }
     assert_eq!(pending(&store).await, (1, State::Waiting), "the child itself has not ended");
     let child = claim_one(&store, 6, me, 4).await;
     assert_eq!((child.id, child.parent), (id(2), Some(id(1))));
-    commit(&store, 7, change(me, &child, done("x"))).await;
+    apply(&store, 7, change(me, &child, done("x"))).await;
     assert_eq!(claim_one(&store, 7, me, 5).await.id, id(1));
 }
 

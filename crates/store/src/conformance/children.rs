@@ -1,11 +1,12 @@
 //! Children that a step spawns: which are put in, how they are listed, and how long they are kept.
 
 use windlass_model::{
-    ClaimedJob, CommitOutcome, JobId, NewJob, Outcome, Reason, Rev, State, StepWrites, Unique, WorkerId,
+    BranchNo, ClaimedJob, CommitOutcome, JobId, NewJob, Outcome, Reason, Rev, State, StepWrites, Unique,
+    WorkerId,
 };
 
 use super::kit::*;
-use crate::{ChildEnd, JobEnd};
+use crate::{ChildEnd, ChildGroup, JobEnd};
 
 /// Claims job 1 and commits a step that spawns children and waits for them.
 pub(super) async fn park_with_children(store: &Handle, children: &[NewJob]) -> WorkerId {
@@ -74,7 +75,7 @@ pub async fn children_that_are_not_put_in_are_not_waited_for(store: Handle) {
     let taken = claim_all(&store, 2, me, 2).await;
     assert_eq!(ids(&taken), [2, 6, 7].map(id));
     for child in &taken {
-        commit(&store, 3, change(me, child, done("x"))).await;
+        apply(&store, 3, change(me, child, done("x"))).await;
     }
     assert_eq!(pending(&store).await, (0, State::Ready));
     let ends = store.inspect().child_ends(id(1), Rev(1), None, 99).await.expect("ends");
@@ -90,15 +91,11 @@ pub async fn a_child_does_not_take_the_unique_name_of_its_parent(store: Handle) 
     submit(&store, &[named(1)]).await;
     let me = worker(&store, 1).await;
     let first = claim_one(&store, 1, me, 1).await;
-    commit(&store, 2, with_step(change(me, &first, retry(secs(0), &[])), spawn_children(&[named(2)]))).await;
+    apply(&store, 2, with_step(change(me, &first, retry(secs(0), &[])), spawn_children(&[named(2)]))).await;
     assert_eq!(state(&store, id(1)).await, State::Ready, "the parent still holds its unique name");
     let again = claim_one(&store, 3, me, 2).await;
-    commit(
-        &store,
-        4,
-        with_step(change(me, &again, wait_for_signal("go", None)), spawn_children(&[named(3)])),
-    )
-    .await;
+    apply(&store, 4, with_step(change(me, &again, wait_for_signal("go", None)), spawn_children(&[named(3)])))
+        .await;
     assert_eq!(state(&store, id(1)).await, State::Waiting);
     assert_eq!(list(&store, all_jobs()).await.len(), 1);
 }
@@ -134,11 +131,11 @@ pub async fn the_ends_of_children_are_listed(store: Handle) {
         &crate::ClaimRequest { kinds: [kind("other", 1)].into(), ..claim_request(me, 2, 9) },
     )
     .await;
-    commit(&store, 2, change(me, &other[0], failed(Reason::Exhausted))).await;
+    apply(&store, 2, change(me, &other[0], failed(Reason::Exhausted))).await;
     let taken = claim_all(&store, 2, me, 3).await;
     let large = windlass_model::Payload { codec: 4, bytes: vec![7; 50_000] };
-    commit(&store, 3, change(me, &taken[0], Outcome::Done(large.clone()))).await;
-    commit(&store, 3, change(me, &taken[1], cancelled())).await;
+    apply(&store, 3, change(me, &taken[0], Outcome::Done(large.clone()))).await;
+    apply(&store, 3, change(me, &taken[1], cancelled())).await;
     let ends = async |after: Option<JobId>, limit| {
         store.inspect().child_ends(id(1), Rev(1), after, limit).await.expect("ends")
     };
@@ -161,7 +158,7 @@ pub async fn the_ends_of_children_are_listed(store: Handle) {
 pub async fn ended_children_are_kept_until_their_parent_ends(store: Handle) {
     let me = park_with_children(&store, &jobs(2, 2)).await;
     for child in claim_all(&store, 2, me, 2).await {
-        commit(&store, 3, change(me, &child, done("x"))).await;
+        apply(&store, 3, change(me, &child, done("x"))).await;
     }
     let prune = crate::Prune { state: State::Done, before: t(99), kind: None, after: None, limit: 99 };
     let pruned = async || {
@@ -171,7 +168,7 @@ pub async fn ended_children_are_kept_until_their_parent_ends(store: Handle) {
     assert_eq!(pruned().await, (0, 2));
     assert_eq!(store.inspect().child_ends(id(1), Rev(1), None, 9).await.expect("ends").len(), 2);
     let parent = claim_one(&store, 4, me, 3).await;
-    commit(&store, 5, change(me, &parent, done("x"))).await;
+    apply(&store, 5, change(me, &parent, done("x"))).await;
     assert_eq!(pruned().await, (3, 0));
 }
 
@@ -181,7 +178,7 @@ pub async fn children_of_an_ended_parent_still_run(store: Handle) {
     assert_eq!(commit(&store, 1, end).await, CommitOutcome::Committed);
     assert_eq!(pending(&store).await, (0, State::Done), "the parent does not wait for them");
     let children = claim_all(&store, 2, me, 2).await;
-    commit(&store, 3, change(me, &children[0], done("x"))).await;
+    apply(&store, 3, change(me, &children[0], done("x"))).await;
     assert_eq!(pending(&store).await, (0, State::Done));
     let prune = crate::Prune { state: State::Done, before: t(99), kind: None, after: None, limit: 99 };
     assert_eq!(store.prune(at(99), &prune).await.expect("prune").jobs, 2);
@@ -207,7 +204,7 @@ pub async fn delays_serial_keys_and_signals_apply_to_children(store: Handle) {
         t(31),
         "the delay counts from the commit of the step"
     );
-    commit(&store, 3, change(me, &taken[0], done("x"))).await;
+    apply(&store, 3, change(me, &taken[0], done("x"))).await;
     assert_eq!(ids(&claim_all(&store, 3, me, 3).await), [id(3)]);
     assert_eq!(fire_timers(&store, 31, 9).await.woken, 1);
     assert_eq!(pending(&store).await, (3, State::Waiting));
@@ -216,13 +213,39 @@ pub async fn delays_serial_keys_and_signals_apply_to_children(store: Handle) {
 pub async fn a_step_may_end_a_wait_and_spawn_the_next_children(store: Handle) {
     let me = park_with_children(&store, &jobs(2, 1)).await;
     let child = claim_one(&store, 2, me, 2).await;
-    commit(&store, 3, change(me, &child, done("x"))).await;
+    apply(&store, 3, change(me, &child, done("x"))).await;
     let parent = claim_one(&store, 3, me, 3).await;
     let next = StepWrites { from_stage: Some("Begin".into()), ..spawn_children(&jobs(3, 1)) };
-    commit(&store, 4, with_step(change(me, &parent, wait_for_children(&parent)), next)).await;
+    apply(&store, 4, with_step(change(me, &parent, wait_for_children(&parent)), next)).await;
     assert_eq!(pending(&store).await, (1, State::Waiting));
     let child = claim_one(&store, 5, me, 4).await;
-    commit(&store, 6, change(me, &child, done("x"))).await;
+    apply(&store, 6, change(me, &child, done("x"))).await;
     let parent = claim_one(&store, 6, me, 5).await;
     assert_eq!(parent.wait, Some(windlass_model::WaitCondition::Children { rev: Rev(2) }));
+}
+
+/// The ids of job 1's live children of a group, among the newest.
+async fn live_children(store: &Handle, group: ChildGroup, among: usize) -> Vec<JobId> {
+    let live = store.inspect().live_children(id(1), group, among).await.expect("live children");
+    for child in &live {
+        assert_eq!(*child, view(store, child.id).await.summary, "lists and reads of one job agree");
+    }
+    live.into_iter().map(|child| child.id).collect()
+}
+
+pub async fn live_children_of_a_wait_are_listed_newest_first(store: Handle) {
+    let me = park_with_children(&store, &jobs(2, 4)).await;
+    // A job that was submitted with a parent is not one that the parent waits for.
+    submit(&store, &[NewJob { parent: Some(id(1)), ..job(9) }]).await;
+    let wait = ChildGroup::Change(Rev(1));
+    assert_eq!(live_children(&store, wait, 99).await, [5, 4, 3, 2].map(id));
+    assert_eq!(live_children(&store, wait, 3).await, [5, 4].map(id), "9 is among the newest three");
+    assert!(live_children(&store, ChildGroup::Change(Rev(2)), 99).await.is_empty());
+    assert!(live_children(&store, ChildGroup::Change(Rev::SIGNALLED), 99).await.is_empty());
+    assert!(live_children(&store, ChildGroup::Branch(BranchNo(0)), 99).await.is_empty());
+    let claimed = claim_all(&store, 2, me, 2).await;
+    for (child, outcome) in claimed.iter().zip([done("x"), failed(Reason::Stopped), cancelled()]) {
+        apply(&store, 3, change(me, child, outcome)).await;
+    }
+    assert_eq!(live_children(&store, wait, 99).await, [id(5)]);
 }

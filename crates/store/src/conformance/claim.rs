@@ -115,7 +115,7 @@ pub async fn a_claimed_job_has_everything_that_a_worker_needs(store: Handle) {
     );
     assert_eq!((first.epoch, first.rev, first.attempts, first.worker_deaths), (Epoch(0), Rev(0), 0, 0));
     assert_eq!((first.due_at, first.retry_counts.len()), (t(0), 0));
-    commit(&store, 1, change(worker, &first, retry(secs(0), &[0, 2]))).await;
+    apply(&store, 1, change(worker, &first, retry(secs(0), &[0, 2]))).await;
     let second = claim_one(&store, 1, worker, 2).await;
     assert_eq!((second.epoch, second.rev, second.attempts), (Epoch(1), Rev(1), 1));
     assert_eq!((second.due_at, second.retry_counts), (t(1), vec![0, 2]));
@@ -145,9 +145,9 @@ pub async fn a_repeated_claim_returns_only_jobs_that_are_still_claimed(store: Ha
     batch[5].deadline_at = Some(t(2));
     submit(&store, &batch).await;
     let claimed = claim(&store, at(0), &claim_request(worker, 1, 7)).await;
-    commit(&store, 1, change(worker, &claimed[0], done("x"))).await;
-    commit(&store, 1, change(worker, &claimed[1], retry(secs(0), &[]))).await;
-    commit(&store, 1, change(worker, &claimed[2], retry(secs(9), &[]))).await;
+    apply(&store, 1, change(worker, &claimed[0], done("x"))).await;
+    apply(&store, 1, change(worker, &claimed[1], retry(secs(0), &[]))).await;
+    apply(&store, 1, change(worker, &claimed[2], retry(secs(9), &[]))).await;
     store.release(at(1), &[job_claim(worker, &claimed[3])]).await.expect("release");
     assert_eq!(fire_timers(&store, 2, 9).await.expired, 1);
     assert_eq!(ids(&claim(&store, at(3), &claim_request(worker, 1, 7)).await), [id(5), id(7)]);
@@ -253,7 +253,7 @@ pub async fn a_retried_suspect_is_an_ordinary_job_again(store: Handle) {
     claim_one(&store, 0, one, 1).await;
     reap(&store, 1, one).await;
     let suspect = claim(&store, at(1), &solo_claim_request(two, 1)).await.remove(0);
-    commit(&store, 2, change(two, &suspect, retry(secs(5), &[1]))).await;
+    apply(&store, 2, change(two, &suspect, retry(secs(5), &[1]))).await;
     fire_timers(&store, 7, 9).await;
     let batch = store.claim(at(7), &claim_request(two, 2, 9)).await.expect("claim");
     assert_eq!((ids(&batch.jobs), batch.suspects), (vec![id(1)], false));

@@ -117,7 +117,7 @@ pub async fn a_retried_job_is_ready_after_its_delay(store: Handle) {
 
 pub async fn a_job_retried_without_delay_is_ready_at_once(store: Handle) {
     let (worker, job) = running_job(&store, 1).await;
-    commit(&store, 10, change(worker, &job, retry(secs(0), &[]))).await;
+    apply(&store, 10, change(worker, &job, retry(secs(0), &[]))).await;
     let kept = view(&store, id(1)).await;
     assert_eq!((kept.summary.state, kept.summary.due_at), (State::Ready, t(10)));
     assert_eq!(fire_timers(&store, 10, 9).await.next_at, None, "no timer was set");
@@ -136,7 +136,7 @@ pub async fn the_longest_delay_of_a_retry_ends_at_the_latest_time(store: Handle)
 
 pub async fn an_undecodable_input_counts_no_attempt(store: Handle) {
     let (worker, job) = running_job(&store, 1).await;
-    commit(&store, 1, change(worker, &job, failed(Reason::Undecodable))).await;
+    apply(&store, 1, change(worker, &job, failed(Reason::Undecodable))).await;
     let kept = view(&store, id(1)).await.summary;
     assert_eq!((kept.state, kept.reason, kept.attempts), (State::Failed, Some(Reason::Undecodable), 0));
     assert_eq!(history(&store, id(1)).await.len(), 1);
@@ -169,7 +169,7 @@ pub async fn a_repeated_commit_returns_committed_and_writes_nothing(store: Handl
 pub async fn a_repeated_retry_returns_committed_until_the_next_change(store: Handle) {
     let (worker, job) = running_job(&store, 1).await;
     let first = change(worker, &job, retry(secs(0), &[1]));
-    commit(&store, 1, first.clone()).await;
+    apply(&store, 1, first.clone()).await;
     let again = claim_one(&store, 2, worker, 2).await;
     assert_eq!(commit(&store, 3, first.clone()).await, CommitOutcome::Committed, "although it runs again");
     assert_eq!(state(&store, id(1)).await, State::Running);
@@ -238,7 +238,7 @@ pub async fn the_same_worker_with_an_older_epoch_is_fenced(store: Handle) {
 
 pub async fn a_stale_rev_is_fenced(store: Handle) {
     let (worker, first) = running_job(&store, 1).await;
-    commit(&store, 1, change(worker, &first, retry(secs(0), &[]))).await;
+    apply(&store, 1, change(worker, &first, retry(secs(0), &[]))).await;
     let second = claim_one(&store, 1, worker, 2).await;
     let with_rev = |rev| Change { rev, ..change(worker, &second, done("x")) };
     expect_fenced(&store, &[with_rev(Rev(0)), with_rev(Rev(2)), with_rev(Rev(7))]).await;
@@ -322,18 +322,18 @@ pub async fn the_end_of_a_job_removes_its_deadline_timer(store: Handle) {
     let claimed = claim(&store, at(0), &claim_request(worker, 1, 9)).await;
     let outcomes = [done("x"), failed(Reason::Stopped), cancelled(), retry(secs(0), &[])];
     for (job, outcome) in claimed.iter().zip(outcomes) {
-        commit(&store, 1, change(worker, job, outcome)).await;
+        apply(&store, 1, change(worker, job, outcome)).await;
     }
     assert_eq!(fire_timers(&store, 2, 9).await.next_at, Some(t(100)), "the retried job keeps its deadline");
     let again = claim_one(&store, 2, worker, 2).await;
-    commit(&store, 3, change(worker, &again, done("x"))).await;
+    apply(&store, 3, change(worker, &again, done("x"))).await;
     assert_eq!(fire_timers(&store, 4, 9).await.next_at, None, "the timers are deleted");
     store
         .submit(at(5), &[NewJob { deadline_at: Some(t(200)), ..job(9) }], claim_on_submit(worker, 3))
         .await
         .expect("submit");
     let claimed_at_submit = claim(&store, at(5), &claim_request(worker, 3, 1)).await.remove(0);
-    commit(&store, 6, change(worker, &claimed_at_submit, done("x"))).await;
+    apply(&store, 6, change(worker, &claimed_at_submit, done("x"))).await;
     assert_eq!(fire_timers(&store, 7, 9).await.next_at, None, "also that of a job claimed at submit");
     assert_eq!(fire_timers(&store, 300, 9).await.expired, 0);
     assert_eq!(state(&store, id(1)).await, State::Done);
@@ -354,7 +354,7 @@ pub async fn the_history_keeps_every_failed_attempt(store: Handle) {
         assert_eq!(commit(&store, u64::from(n) * 10 + 5, started).await, CommitOutcome::Committed);
         job = claim_one(&store, u64::from(n) * 10 + 5, worker, i64::from(n) + 1).await;
     }
-    commit(&store, 60, change(worker, &job, done("x"))).await;
+    apply(&store, 60, change(worker, &job, done("x"))).await;
     let attempts = history(&store, id(1)).await;
     let seen: Vec<_> =
         attempts.iter().map(|a| (a.epoch.0, a.started_at, a.ended_at, a.failure.message.as_str())).collect();
@@ -396,7 +396,7 @@ pub async fn another_outcome_of_the_same_claim_and_revision_is_fenced(store: Han
         [done("x"), failed(Reason::Stopped), cancelled(), retry(secs(1), &[]), wait_for_signal("go", None)];
     for (number, outcome) in (1..).zip(outcomes) {
         let job = claim_one(&store, 0, me, number).await;
-        commit(&store, 1, change(me, &job, Outcome::Next)).await;
+        apply(&store, 1, change(me, &job, Outcome::Next)).await;
         // Made by the code that gives the attempt up, before it knows the result of the first commit.
         let other = change(me, &job, outcome.clone());
         for _ in 0..2 {

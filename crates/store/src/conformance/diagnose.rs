@@ -1,6 +1,6 @@
 //! What the doctor reads: the oldest ready jobs, suspects, and branches that do not progress.
 
-use windlass_model::{BranchCounts, CommitOutcome, When};
+use windlass_model::{BranchCounts, BranchUpdate, CommitOutcome, Reason, When};
 
 use super::{branch_kit::*, kit::*};
 use crate::{BranchHealth, OldestReady};
@@ -50,8 +50,8 @@ pub async fn a_branch_is_reported_while_its_job_waits_for_it(store: Handle) {
     assert_eq!(awaited(9).await, []);
     wait_for_watch(&store, 2, &parent, watch_ended(3)).await;
     let running = claim_all(&store, 3, me, 2).await;
-    commit(&store, 3, change(me, &running[0], done("x"))).await;
-    commit(&store, 3, change(me, &running[1], cancelled())).await;
+    apply(&store, 3, change(me, &running[0], done("x"))).await;
+    apply(&store, 3, change(me, &running[1], cancelled())).await;
     let counts = BranchCounts { started: 0, done: 1, failed: 0, cancelled: 1 };
     let [branch] = &awaited(9).await[..] else { panic!("one branch is awaited") };
     assert!(branch.poll_at.is_some());
@@ -65,7 +65,7 @@ pub async fn a_branch_is_reported_while_its_job_waits_for_it(store: Handle) {
     };
     assert_eq!(*branch, expected);
     assert_eq!(awaited(0).await, []);
-    commit(&store, 4, change(me, &running[2], done("x"))).await;
+    apply(&store, 4, change(me, &running[2], done("x"))).await;
     assert_eq!(awaited(9).await, [], "its watch is met");
 }
 
@@ -78,7 +78,30 @@ pub async fn a_branch_with_live_children_of_an_ended_job_is_orphaned(store: Hand
     assert_eq!((branch.job, branch.name.as_str(), branch.spawned), (id(1), "all", 2));
     assert_eq!(orphaned(0).await, []);
     for child in claim_all(&store, 3, me, 2).await {
-        commit(&store, 3, change(me, &child, done("x"))).await;
+        apply(&store, 3, change(me, &child, done("x"))).await;
     }
     assert_eq!(orphaned(9).await, [], "all children have ended");
+}
+
+pub async fn failures_of_children_are_handled_once_their_branch_is_merged(store: Handle) {
+    let unhandled = async |cap| store.diagnose().unhandled_failures(cap).await.expect("failures");
+    let (me, parent) = parent_with_children(&store, children(2, 3)).await;
+    submit(&store, &jobs(20, 2)).await;
+    assert_eq!(unhandled(9).await, 0);
+    for (job, outcome) in claim_all(&store, 3, me, 2).await.iter().zip([
+        failed(Reason::Stopped),
+        failed(Reason::Exhausted),
+        cancelled(),
+        failed(Reason::Stopped),
+        done("x"),
+    ]) {
+        apply(&store, 3, change(me, job, outcome)).await;
+    }
+    assert_eq!(unhandled(9).await, 3, "two children and one other job");
+    assert_eq!(unhandled(1).await, 1, "only the newest is read");
+    let merged = BranchUpdate { merged: true, ..BranchUpdate::new(BRANCH) };
+    update_branches(&store, 4, &(me, parent), vec![merged], vec![]).await;
+    assert_eq!(unhandled(9).await, 1, "the merge has counted the children");
+    assert_eq!(unhandled(1).await, 1);
+    assert_eq!(unhandled(0).await, 0);
 }

@@ -74,12 +74,12 @@ pub async fn jobs_of_one_serial_key_from_eight_submitters_run_in_order(store: Ha
     .await;
     let me = worker(&store, 99).await;
     let first = claim_one(&store, 100, me, 1).await;
-    commit(&store, 100, change(me, &first, done("x"))).await;
+    apply(&store, 100, change(me, &first, done("x"))).await;
     let mut due_times = Vec::new();
     for number in 2..=80 {
         let job = claim_one(&store, 100, me, number).await;
         due_times.push(view(&store, job.id).await.summary.due_at);
-        commit(&store, 100, change(me, &job, done("x"))).await;
+        apply(&store, 100, change(me, &job, done("x"))).await;
     }
     // The first found the slot free; all others waited in line.
     assert!(due_times.is_sorted(), "{due_times:?}");
@@ -104,7 +104,7 @@ pub async fn eight_workers_run_at_most_three_jobs_of_a_key_with_three_slots(stor
                     if (n + number as usize).is_multiple_of(5) {
                         store.release(at(1), &[job_claim(me, job)]).await.expect("release");
                     } else {
-                        commit(&store, 1, change(me, job, done("x"))).await;
+                        apply(&store, 1, change(me, job, done("x"))).await;
                         finished.fetch_add(1, SeqCst);
                     }
                 }
@@ -230,7 +230,7 @@ pub async fn a_pause_racing_a_claim_leaves_the_job_running_or_held(store: Handle
         let expected = if claimed.is_empty() { State::Ready } else { State::Running };
         assert_eq!(state(&store, id(n)).await, expected, "round {n}");
         if let Some(job) = claimed.first() {
-            commit(&store, 2, change(me, job, retry(secs(0), &[]))).await;
+            apply(&store, 2, change(me, job, retry(secs(0), &[]))).await;
         }
         assert!(claim(&store, at(2), &claim_request(me, 2, 9)).await.is_empty(), "round {n}: it is held");
         assert_eq!(act_on_job(&store, 3, n, JobAction::Resume).await, ControlOutcome::Done);

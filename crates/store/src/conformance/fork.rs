@@ -72,7 +72,7 @@ pub async fn a_job_without_a_journal_is_forked_from_its_beginning(store: Handle)
 pub async fn a_fork_before_an_entry_that_does_not_exist_is_refused(store: Handle) {
     let (me, job) = running_with_entries(&store, job(1)).await;
     let forget = StepWrites { forget_entries: vec![2], ..StepWrites::default() };
-    commit(&store, 2, with_step(change(me, &job, Outcome::Next), forget)).await;
+    apply(&store, 2, with_step(change(me, &job, Outcome::Next), forget)).await;
     for seq in [-1, 2, 5, 99] {
         let outcome = fork(&store, 3, before(seq, 10)).await;
         assert!(
@@ -156,7 +156,7 @@ pub async fn a_fork_copies_the_job_without_key_name_deadline_signals_and_context
         has_undo: true,
         ..journal_writes(vec![entry(0, "charge", "x")])
     };
-    commit(&store, 2, with_step(change(me, &job, Outcome::Wait(windlass_model::Wait::YIELD)), step)).await;
+    apply(&store, 2, with_step(change(me, &job, Outcome::Wait(windlass_model::Wait::YIELD)), step)).await;
     assert_eq!(act_on_job(&store, 2, 1, JobAction::Priority(5)).await, ControlOutcome::Done);
     assert_eq!(
         act_on_job(&store, 3, 1, cancel(0)).await,
@@ -184,7 +184,7 @@ pub async fn a_fork_copies_the_job_without_key_name_deadline_signals_and_context
     assert_eq!(ids(&claimed), [id(1)], "both are charged to the limit");
     let fork = claim(&store, at(900), &request(3)).await.remove(0);
     assert_eq!((fork.id, fork.stage.as_deref(), fork.stage_rev), (id(10), Some("Second"), Rev(0)));
-    commit(&store, 901, change(me, &fork, wait_for_signal("go", None))).await;
+    apply(&store, 901, change(me, &fork, wait_for_signal("go", None))).await;
     assert_eq!(
         act_on_job(&store, 902, 10, cancel(0)).await,
         ControlOutcome::CancelRequested,
@@ -199,8 +199,7 @@ pub async fn a_job_in_any_state_can_be_forked(store: Handle) {
     submit(&store, &jobs(1, 5)).await;
     let claimed = claim(&store, at(0), &claim_request(me, 1, 9)).await;
     for (job, outcome) in claimed.iter().zip(outcomes) {
-        commit(&store, 1, with_step(change(me, job, outcome), journal_writes(vec![entry(0, "a", "x")])))
-            .await;
+        apply(&store, 1, with_step(change(me, job, outcome), journal_writes(vec![entry(0, "a", "x")]))).await;
     }
     let forks: Vec<Fork> =
         (1..=5).map(|n| Fork { from: id(n), id: id(n + 20), before: 1, key: None }).collect();
@@ -217,7 +216,7 @@ pub async fn a_fork_of_a_job_with_a_serial_key_waits_in_line(store: Handle) {
     let (me, job) = running_with_entries(&store, new).await;
     assert_eq!(fork(&store, 2, before(4, 10)).await, ControlOutcome::Created(id(10)));
     assert!(claim(&store, at(2), &claim_request(me, 2, 9)).await.is_empty(), "its original holds the slot");
-    commit(&store, 3, change(me, &job, done("x"))).await;
+    apply(&store, 3, change(me, &job, done("x"))).await;
     assert_eq!(claim_one(&store, 3, me, 3).await.id, id(10));
 }
 

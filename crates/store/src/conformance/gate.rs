@@ -35,7 +35,7 @@ pub async fn the_timer_gate_moves_when_a_timer_is_set(store: Handle) {
     assert_eq!(moved(&store, &mut last).await, [true, false, true]);
     let claimed = claim_one(&store, 0, worker, 1).await;
     assert_eq!(moved(&store, &mut last).await, [false; 3]);
-    commit(&store, 1, change(worker, &claimed, retry(secs(9), &[]))).await;
+    apply(&store, 1, change(worker, &claimed, retry(secs(9), &[]))).await;
     assert_eq!(moved(&store, &mut last).await, [false, false, true]);
     fire_timers(&store, 5, 9).await;
     assert_eq!(moved(&store, &mut last).await, [true, false, false], "a wake moves the queue's gate");
@@ -50,7 +50,7 @@ pub async fn every_return_of_a_job_moves_the_gate(store: Handle) {
     store.release(at(1), &[job_claim(worker, &claimed)]).await.expect("release");
     assert_eq!(moved(&store, &mut last).await, [true, false, false], "release");
     let claimed = claim_one(&store, 1, worker, 2).await;
-    commit(&store, 2, change(worker, &claimed, retry(secs(0), &[]))).await;
+    apply(&store, 2, change(worker, &claimed, retry(secs(0), &[]))).await;
     assert_eq!(moved(&store, &mut last).await, [true, false, false], "retry at once");
     claim_one(&store, 2, worker, 3).await;
     moved(&store, &mut last).await;
@@ -73,7 +73,7 @@ pub async fn calls_that_add_no_ready_job_move_no_gate(store: Handle) {
     store.submit(at(1), &repeated, None).await.expect("submit");
     store.submit(at(1), &[job(8)], claim_on_submit(worker, 2)).await.expect("submit");
     assert_eq!(moved(&store, &mut last).await, [false; 3], "repeats, taken keys, and jobs claimed at submit");
-    commit(&store, 1, change(worker, &claimed[0], done("x"))).await;
+    apply(&store, 1, change(worker, &claimed[0], done("x"))).await;
     store.release(at(1), &[job_claim(worker, &claimed[0])]).await.expect("release");
     fire_timers(&store, 9, 9).await;
     assert_eq!(moved(&store, &mut last).await, [false; 3], "an end, a stale release, an expiry");
@@ -84,7 +84,7 @@ pub async fn calls_that_add_no_ready_job_move_no_gate(store: Handle) {
     store.inspect().jobs(&all_jobs()).await.expect("jobs");
     assert_eq!(moved(&store, &mut last).await, [false; 3]);
     let stale = change(worker, &claimed[2], retry(secs(0), &[]));
-    commit(&store, 12, stale).await;
+    apply(&store, 12, stale).await;
     assert_eq!(moved(&store, &mut last).await, [false; 3], "a fenced change");
 }
 

@@ -1,5 +1,7 @@
 //! Reads for people: filters, pages, counts, workers, queues.
 
+use std::collections::BTreeMap;
+
 use windlass_model::{Failure, NewJob, Reason, State, Time, When, WorkerId};
 
 use super::kit::*;
@@ -25,7 +27,7 @@ async fn two_in_each_state(store: &Handle) {
                 (request.queue, request.kinds) = ("bulk".into(), [kind("other", 1)].into());
             }
             let claimed = claim(store, at(0), &request).await.remove(0);
-            commit(store, 1, change(worker, &claimed, outcome.clone())).await;
+            apply(store, 1, change(worker, &claimed, outcome.clone())).await;
         }
     }
     store.submit(at(0), &[make(4), make(5)], claim_on_submit(worker, 99)).await.expect("submit");
@@ -76,6 +78,47 @@ pub async fn every_filter_selects_jobs(store: Handle) {
     }
 }
 
+pub async fn counts_obey_the_filter(store: Handle) {
+    two_in_each_state(&store).await;
+    submit(&store, &[NewJob { parent: Some(id(0)), stage: Some("Ship".into()), ..job(20) }]).await;
+    let count = async |filter: Filter| {
+        let counts = store.inspect().count_jobs(&filter, 1_000).await.expect("counted");
+        // What is counted is what is listed, whichever page.
+        let mut listed: BTreeMap<State, u64> = BTreeMap::new();
+        for job in
+            store.inspect().jobs(&Filter { before: None, limit: 99, ..filter.clone() }).await.expect("jobs")
+        {
+            *listed.entry(job.state).or_default() += 1;
+        }
+        assert_eq!(counts, listed, "{filter:?}");
+        counts.into_iter().collect::<Vec<_>>()
+    };
+    let mut all: Vec<(State, u64)> = State::ALL.map(|state| (state, 2)).into();
+    all.iter_mut().filter(|(state, _)| *state == State::Ready).for_each(|(_, jobs)| *jobs = 3);
+    all.sort_unstable();
+    assert_eq!(count(Filter { before: Some(id(3)), limit: 1, ..all_jobs() }).await, all);
+    for state in State::ALL {
+        let jobs = if state == State::Ready { 3 } else { 2 };
+        assert_eq!(count(Filter { state: Some(state), ..all_jobs() }).await, [(state, jobs)]);
+        let tagged = Filter { state: Some(state), tag: Some("first".into()), ..all_jobs() };
+        assert_eq!(count(tagged).await, [(state, 1)]);
+        let first = State::ALL.iter().position(|other| *other == state).expect("listed") * 2;
+        let by_key = Filter { state: Some(state), key: Some(format!("key {first}")), ..all_jobs() };
+        assert_eq!(count(by_key).await, [(state, 1)]);
+        assert_eq!(count(Filter { state: Some(state), top: true, ..all_jobs() }).await, [(state, 2)]);
+    }
+    assert_eq!(count(Filter { kind: Some("other".into()), ..all_jobs() }).await.len(), State::ALL.len());
+    assert_eq!(
+        count(Filter { queue: Some("bulk".into()), tag: Some("first".into()), ..all_jobs() }).await,
+        []
+    );
+    assert_eq!(count(Filter { stage: Some("Ship".into()), ..all_jobs() }).await, [(State::Ready, 1)]);
+    assert_eq!(count(Filter { version: Some(7), ..all_jobs() }).await, []);
+    assert_eq!(count(Filter { key: Some("key 3".into()), ..all_jobs() }).await, [(State::Ready, 1)]);
+    let capped = store.inspect().count_jobs(&all_jobs(), 2).await.expect("counted");
+    assert!(capped.values().all(|jobs| *jobs == 2), "{capped:?}");
+}
+
 pub async fn machines_are_found_by_stage_and_version(store: Handle) {
     let me = worker(&store, 1).await;
     let new = |n, version, stage| NewJob { kind: kind(KIND, version), ..machine(n, stage) };
@@ -89,7 +132,7 @@ pub async fn machines_are_found_by_stage_and_version(store: Handle) {
     assert!(find(Some("unknown"), None, None).await.is_empty() && find(None, Some(9), None).await.is_empty());
     for job in claim(&store, at(0), &claim_request(me, 1, 9)).await {
         let outcome = if job.id == id(4) { failed(Reason::Stopped) } else { wait_for_signal("go", None) };
-        commit(&store, 1, with_step(change(me, &job, outcome), step("Begin", "Ship", "1"))).await;
+        apply(&store, 1, with_step(change(me, &job, outcome), step("Begin", "Ship", "1"))).await;
     }
     assert_eq!(find(Some("Ship"), Some(1), Some(State::Waiting)).await, [2, 1].map(id));
     assert_eq!(find(Some("Ship"), None, Some(State::Failed)).await, [id(4)]);
@@ -97,6 +140,23 @@ pub async fn machines_are_found_by_stage_and_version(store: Handle) {
     for summary in store.inspect().jobs(&all_jobs()).await.expect("jobs") {
         assert_eq!(summary, view(&store, summary.id).await.summary, "lists and reads of one job agree");
     }
+}
+
+pub async fn jobs_without_a_parent_are_found(store: Handle) {
+    let me = worker(&store, 1).await;
+    let child = |n| NewJob { parent: Some(id(1)), ..job(n) };
+    submit(&store, &[job(1), child(2), job(3), child(4), job_in(5, "other", QUEUE)]).await;
+    let top = |filter| list(&store, Filter { top: true, ..filter });
+    assert_eq!(top(all_jobs()).await, [5, 3, 1].map(id));
+    assert_eq!(top(Filter { kind: Some(KIND.into()), ..all_jobs() }).await, [3, 1].map(id));
+    assert_eq!(top(Filter { before: Some(id(3)), ..all_jobs() }).await, [id(1)]);
+    assert_eq!(top(Filter { limit: 1, ..all_jobs() }).await, [id(5)]);
+    for job in claim(&store, at(0), &claim_request(me, 1, 9)).await {
+        apply(&store, 1, change(me, &job, failed(Reason::Stopped))).await;
+    }
+    assert_eq!(top(Filter { state: Some(State::Failed), ..all_jobs() }).await, [3, 1].map(id));
+    assert_eq!(top(Filter { state: Some(State::Ready), ..all_jobs() }).await, [id(5)]);
+    assert_eq!(list(&store, all_jobs()).await.len(), 5, "without it, children are listed too");
 }
 
 pub async fn pages_are_newest_first_and_do_not_shift_with_new_jobs(store: Handle) {
@@ -213,7 +273,7 @@ pub async fn a_running_job_names_its_worker(store: Handle) {
     let first = claim_one(&store, 3, one, 1).await;
     let seen = view(&store, id(1)).await;
     assert_eq!((seen.worker, seen.started_at), (Some(one), Some(t(3))));
-    commit(&store, 4, change(one, &first, retry(secs(0), &[]))).await;
+    apply(&store, 4, change(one, &first, retry(secs(0), &[]))).await;
     let seen = view(&store, id(1)).await;
     assert_eq!((seen.worker, seen.started_at), (Some(one), Some(t(1))), "of the attempt that committed last");
     claim_one(&store, 5, two, 1).await;

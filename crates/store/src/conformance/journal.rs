@@ -63,7 +63,7 @@ pub async fn a_step_without_a_stage_keeps_the_stage(store: Handle) {
     let me = worker(&store, 1).await;
     submit(&store, &[machine(1, "Begin")]).await;
     let job = claim_one(&store, 0, me, 1).await;
-    commit(&store, 1, with_step(change(me, &job, Outcome::Next), step("Begin", "Second", "data"))).await;
+    apply(&store, 1, with_step(change(me, &job, Outcome::Next), step("Begin", "Second", "data"))).await;
     let job = after_step(&job);
     let one = journal_writes(vec![entry(0, "one", "1")]);
     assert_eq!(
@@ -122,7 +122,7 @@ pub async fn entries_are_read_in_order_and_in_pages(store: Handle) {
     let (me, job) = with_entries(&store, 0..10).await;
     submit(&store, &[job_in(2, KIND, "bulk")]).await;
     let step = journal_writes((10..25).map(|seq| entry(seq, "step", "x")).collect());
-    commit(&store, 2, with_step(change(me, &job, Outcome::Next), step)).await;
+    apply(&store, 2, with_step(change(me, &job, Outcome::Next), step)).await;
     assert_eq!(numbers(&journal(&store, 1).await), (0..25).collect::<Vec<_>>());
     let read =
         async |after, limit| numbers(&store.inspect().journal(id(1), after, limit).await.expect("journal"));
@@ -183,10 +183,10 @@ pub async fn every_field_of_an_entry_is_kept(store: Handle) {
 pub async fn a_step_may_forget_entries(store: Handle) {
     let (me, job) = with_entries(&store, 0..6).await;
     let forget = StepWrites { forget_entries: vec![1, 4, 77], ..journal_writes(vec![entry(6, "step", "x")]) };
-    commit(&store, 2, with_step(change(me, &job, Outcome::Next), forget)).await;
+    apply(&store, 2, with_step(change(me, &job, Outcome::Next), forget)).await;
     assert_eq!(numbers(&journal(&store, 1).await), [0, 2, 3, 5, 6]);
     let forget = StepWrites { forget_entries: vec![0, 6], ..StepWrites::default() };
-    commit(&store, 3, with_step(change(me, &after_step(&job), retry(secs(1), &[])), forget)).await;
+    apply(&store, 3, with_step(change(me, &after_step(&job), retry(secs(1), &[])), forget)).await;
     assert_eq!(numbers(&journal(&store, 1).await), [2, 3, 5]);
 }
 
@@ -199,13 +199,13 @@ pub async fn continue_as_new_clears_the_journal(store: Handle) {
         stage: Some(("again".to_owned(), payload("input"))),
         ..journal_writes(vec![entry(0, "first", "again")])
     };
-    commit(&store, 2, with_step(change(me, &job, Outcome::Wait(Wait::YIELD)), clear)).await;
+    apply(&store, 2, with_step(change(me, &job, Outcome::Wait(Wait::YIELD)), clear)).await;
     assert_eq!(journal(&store, 1).await, [entry(0, "first", "again")]);
     assert_eq!(context_names(&store, 1).await, ["name"]);
     let job = claim_one(&store, 3, me, 2).await;
     assert_eq!((job.stage.as_deref(), &job.data), (Some("again"), &Some(payload("input"))));
     let clear = StepWrites { continue_as_new: true, ..StepWrites::default() };
-    commit(&store, 4, with_step(change(me, &job, Outcome::Next), clear)).await;
+    apply(&store, 4, with_step(change(me, &job, Outcome::Next), clear)).await;
     assert_eq!(journal(&store, 1).await, []);
 }
 
@@ -302,7 +302,7 @@ pub async fn a_context_keeps_the_last_value_of_each_name(store: Handle) {
     ];
     for context in values {
         let step = StepWrites { context, ..StepWrites::default() };
-        commit(&store, 1, with_step(change(me, &job, Outcome::Next), step)).await;
+        apply(&store, 1, with_step(change(me, &job, Outcome::Next), step)).await;
         job = after_step(&job);
     }
     let names =
@@ -350,7 +350,7 @@ pub async fn an_invalid_entry_or_context_is_refused_alone(store: Handle) {
 
 pub async fn a_step_that_halts_writes_its_entries(store: Handle) {
     let (me, job) = running_job(&store, 1).await;
-    act_on_job(&store, 1, 1, JobAction::Pause).await;
+    must_act(&store, 1, 1, JobAction::Pause).await;
     let step = with_step(change(me, &job, Outcome::Next), full_step(&job));
     assert_eq!(commit(&store, 2, step.clone()).await, CommitOutcome::Halted);
     assert_eq!(commit(&store, 2, step).await, CommitOutcome::Halted, "the same when repeated");
@@ -360,7 +360,7 @@ pub async fn a_step_that_halts_writes_its_entries(store: Handle) {
 pub async fn later_claims_find_the_journal(store: Handle) {
     let (me, job) = with_entries(&store, 0..2).await;
     let two = worker(&store, 2).await;
-    commit(
+    apply(
         &store,
         2,
         with_step(change(me, &job, retry(secs(0), &[])), journal_writes(vec![entry(2, "tried", "x")])),
@@ -382,7 +382,7 @@ pub async fn later_claims_find_the_journal(store: Handle) {
 
 pub async fn pruning_a_job_deletes_its_journal(store: Handle) {
     let (me, job) = running_job(&store, 1).await;
-    commit(&store, 1, with_step(change(me, &job, done("x")), full_step(&job))).await;
+    apply(&store, 1, with_step(change(me, &job, done("x")), full_step(&job))).await;
     let prune = Prune { state: State::Done, before: t(5), kind: None, after: None, limit: 9 };
     assert_eq!(store.prune(at(6), &prune).await.expect("prune").jobs, 1);
     assert_eq!((journal(&store, 1).await, context(&store, 1).await), (vec![], vec![]));

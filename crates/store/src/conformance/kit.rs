@@ -37,7 +37,7 @@ pub fn secs(n: u64) -> Duration {
 
 /// The time `n` seconds after [`BEGIN`].
 pub fn t(n: u64) -> Time {
-    BEGIN.plus(secs(n))
+    BEGIN + secs(n)
 }
 
 /// The same, as the calls of the store take it.
@@ -303,6 +303,13 @@ pub async fn commit(store: &Handle, now: u64, change: Change) -> CommitOutcome {
     outcomes.remove(0)
 }
 
+/// Commits one change, which must be applied.
+pub async fn apply(store: &Handle, now: u64, change: Change) {
+    let job = change.job;
+    let outcome = commit(store, now, change).await;
+    assert!(matches!(outcome, CommitOutcome::Committed | CommitOutcome::Halted), "{job}: {outcome:?}");
+}
+
 /// The claim of a worker on a job.
 pub fn job_claim(worker: WorkerId, job: &ClaimedJob) -> JobClaim {
     JobClaim { worker, claim: job.claim, job: job.id, epoch: job.epoch }
@@ -366,6 +373,15 @@ pub async fn act_on_job(store: &Handle, now: u64, n: u32, action: JobAction) -> 
     let mut outcomes = store.control().act_on_jobs(at(now), &[id(n)], action, &actor()).await.expect("act");
     assert_eq!(outcomes.len(), 1);
     outcomes.remove(0)
+}
+
+/// Acts on the `n`th job, which must be possible and needed.
+pub async fn must_act(store: &Handle, now: u64, n: u32, action: JobAction) {
+    let outcome = act_on_job(store, now, n, action).await;
+    assert!(
+        matches!(outcome, ControlOutcome::Done | ControlOutcome::CancelRequested),
+        "job {n}: {outcome:?}"
+    );
 }
 
 /// The actor that the audit log names.

@@ -9,7 +9,7 @@ pub async fn a_worker_is_registered_once(store: Handle) {
     let one = worker(&store, 1).await;
     assert!(!store.register_worker(at(5), &new_worker(1)).await.expect("register"));
     let workers = store.inspect().workers().await.expect("workers");
-    assert_eq!((workers.len(), workers[0].lease_until), (1, t(0).plus(LEASE)), "the first keeps its lease");
+    assert_eq!((workers.len(), workers[0].lease_until), (1, t(0) + LEASE), "the first keeps its lease");
     reap(&store, 6, one).await;
     assert!(
         !store.register_worker(at(7), &new_worker(1)).await.expect("register"),
@@ -22,7 +22,7 @@ pub async fn a_renewal_extends_the_lease(store: Handle) {
     let one = worker(&store, 1).await;
     assert_eq!(reports_lapsed(&renew(&store, 100, one).await), Some(false));
     let workers = store.inspect().workers().await.expect("workers");
-    assert_eq!((workers[0].lease_until, workers[0].alive), (t(100).plus(LEASE), true));
+    assert_eq!((workers[0].lease_until, workers[0].alive), (t(100) + LEASE, true));
     let short = RenewRequest { lease: secs(3), ..renew_request(one) };
     assert_eq!(reports_lapsed(&store.renew(at(101), &short).await.expect("renew")), Some(false));
     let workers = store.inspect().workers().await.expect("workers");
@@ -80,8 +80,8 @@ pub async fn a_release_skips_outdated_claims(store: Handle) {
     let one = worker(&store, 1).await;
     submit(&store, &jobs(1, 4)).await;
     let claimed = claim(&store, at(0), &claim_request(one, 1, 4)).await;
-    commit(&store, 1, change(one, &claimed[0], done("x"))).await;
-    commit(&store, 1, change(one, &claimed[1], retry(secs(50), &[]))).await;
+    apply(&store, 1, change(one, &claimed[0], done("x"))).await;
+    apply(&store, 1, change(one, &claimed[1], retry(secs(50), &[]))).await;
     let mut claims: Vec<_> = claimed.iter().map(|job| job_claim(one, job)).collect();
     claims.push(JobClaim { job: id(99), ..claims[0] });
     assert_eq!(store.release(at(2), &claims).await.expect("release"), 2);
@@ -114,7 +114,7 @@ pub async fn retiring_a_worker_returns_its_jobs_without_counting_attempts(store:
     let first = claim(&store, at(0), &claim_request(one, 1, 2)).await;
     claim(&store, at(0), &claim_request(one, 2, 2)).await;
     claim(&store, at(0), &claim_request(two, 1, 1)).await;
-    commit(&store, 1, change(one, &first[0], done("x"))).await;
+    apply(&store, 1, change(one, &first[0], done("x"))).await;
     assert_eq!(store.retire_worker(at(2), one).await.expect("retire"), 3);
     for n in 2..=4 {
         let kept = view(&store, id(n)).await;
@@ -147,7 +147,7 @@ pub async fn a_renewal_settles_claims(store: Handle) {
     submit(&store, &jobs(1, 3)).await;
     for number in 1..=3 {
         let job = claim_one(&store, 0, one, number).await;
-        commit(&store, 1, change(one, &job, done("x"))).await;
+        apply(&store, 1, change(one, &job, done("x"))).await;
     }
     assert_eq!(claim_count(&store, one).await, 3);
     let settling = RenewRequest { settled: vec![ClaimNo(1), ClaimNo(3), ClaimNo(9)], ..renew_request(one) };

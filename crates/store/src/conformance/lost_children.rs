@@ -19,7 +19,7 @@ pub async fn a_lost_child_is_found_although_others_end(
     assert_eq!(others.len(), 9);
     // All others have started, and one of them ends between any two polls.
     for other in &others {
-        commit(&store, 4, change(me, other, wait_for_signal("go", None))).await;
+        apply(&store, 4, change(me, other, wait_for_signal("go", None))).await;
     }
     let mut found = Vec::new();
     for n in 0..others.len() as u32 {
@@ -33,6 +33,6 @@ pub async fn a_lost_child_is_found_although_others_end(
     renew(&store, 3_999, me).await;
     let back = claim_one(&store, 4_000, me, 4).await;
     assert_eq!((back.id, back.epoch), (lost.id, Epoch(1)));
-    commit(&store, 4_001, change(me, &back, done("x"))).await;
+    apply(&store, 4_001, change(me, &back, done("x"))).await;
     assert_eq!(state(&store, id(1)).await, State::Ready, "its parent is woken");
 }

@@ -156,7 +156,7 @@ pub async fn a_lost_claim_releases_no_waiting_job(store: Handle) {
     let (one, two) = (worker(&store, 1).await, worker(&store, 2).await);
     submit(&store, &[machine(1, "Begin")]).await;
     let job = claim_one(&store, 0, two, 1).await;
-    commit(&store, 1, change(two, &job, wait_for_signal("go", None))).await;
+    apply(&store, 1, change(two, &job, wait_for_signal("go", None))).await;
     let epoch = view(&store, id(1)).await.epoch;
     // The job was woken and claimed after the time of the backup; neither raises the epoch.
     let claims = [windlass_model::JobClaim { epoch, ..job_claim(one, &job) }];
@@ -169,7 +169,7 @@ pub async fn a_claim_with_running_jobs_is_not_settled(store: Handle) {
     submit(&store, &jobs(1, 4)).await;
     for number in [1, 2] {
         let claimed = claim(&store, at(0), &claim_request(me, number, 2)).await;
-        commit(&store, 1, change(me, &claimed[1], done("x"))).await;
+        apply(&store, 1, change(me, &claimed[1], done("x"))).await;
     }
     // A server that was lost had confirmed to the worker that all of them ended.
     let store = store.sibling().await.expect("sibling");

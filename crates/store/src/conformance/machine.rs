@@ -52,7 +52,7 @@ pub async fn a_step_continues_under_the_same_claim(store: Handle) {
 
 pub async fn every_claim_of_a_machine_continues_after_its_last_step(store: Handle) {
     let (me, first) = running_machine(&store, 1).await;
-    commit(&store, 2, next(me, &first, step("Begin", "Charge", "1"))).await;
+    apply(&store, 2, next(me, &first, step("Begin", "Charge", "1"))).await;
     let again = claim(&store, at(2), &claim_request(me, 1, 1)).await.remove(0);
     assert_eq!((again.rev, again.epoch), (Rev(1), first.epoch), "the claim is the same");
     assert_eq!((again.stage.as_deref(), again.data), (Some("Charge"), Some(payload("1"))));
@@ -75,22 +75,22 @@ pub async fn every_claim_of_a_machine_continues_after_its_last_step(store: Handl
 pub async fn transitions_are_recorded_with_next_stage_and_outcome(store: Handle) {
     let (me, first) = running_machine(&store, 1).await;
     let stay = |ran: &str| StepWrites { from_stage: Some(ran.into()), ..StepWrites::default() };
-    commit(&store, 2, next(me, &first, step("Begin", "Charge", "1"))).await;
+    apply(&store, 2, next(me, &first, step("Begin", "Charge", "1"))).await;
     let job = after_step(&first);
-    commit(&store, 3, next(me, &job, stay("Charge"))).await;
+    apply(&store, 3, next(me, &job, stay("Charge"))).await;
     let job = after_step(&job);
-    commit(&store, 4, next(me, &job, StepWrites { from_stage: None, ..step("", "Ship", "2") })).await;
+    apply(&store, 4, next(me, &job, StepWrites { from_stage: None, ..step("", "Ship", "2") })).await;
     let job = after_step(&job);
-    commit(&store, 5, with_step(change(me, &job, Outcome::Wait(Wait::YIELD)), stay("Ship"))).await;
+    apply(&store, 5, with_step(change(me, &job, Outcome::Wait(Wait::YIELD)), stay("Ship"))).await;
     let job = claim_one(&store, 5, me, 2).await;
-    commit(&store, 6, with_step(change(me, &job, wait_for_signal("go", Some(secs(4)))), stay("Ship"))).await;
+    apply(&store, 6, with_step(change(me, &job, wait_for_signal("go", Some(secs(4)))), stay("Ship"))).await;
     fire_timers(&store, 10, 9).await;
     let job = claim_one(&store, 10, me, 3).await;
-    commit(&store, 11, with_step(change(me, &job, retry(secs(0), &[])), stay("Ship"))).await;
+    apply(&store, 11, with_step(change(me, &job, retry(secs(0), &[])), stay("Ship"))).await;
     let job = claim_one(&store, 11, me, 4).await;
-    commit(&store, 12, with_step(change(me, &job, wait_for_children(&job)), step("Ship", "Last", "3"))).await;
+    apply(&store, 12, with_step(change(me, &job, wait_for_children(&job)), step("Ship", "Last", "3"))).await;
     let job = claim_one(&store, 12, me, 5).await;
-    commit(&store, 13, with_step(change(me, &job, failed(Reason::Stopped)), stay("Last"))).await;
+    apply(&store, 13, with_step(change(me, &job, failed(Reason::Stopped)), stay("Last"))).await;
     let all = transitions(&store, 1).await;
     let recorded: Vec<_> = all
         .iter()
@@ -119,9 +119,9 @@ pub async fn transition_counts_cover_the_newest_jobs(store: Handle) {
     let request =
         crate::ClaimRequest { kinds: [kind(KIND, 1), kind(KIND, 2)].into(), ..claim_request(me, 1, 9) };
     for job in claim(&store, at(0), &request).await {
-        commit(&store, 1, next(me, &job, step("Begin", "Charge", "1"))).await;
+        apply(&store, 1, next(me, &job, step("Begin", "Charge", "1"))).await;
         let end = StepWrites { from_stage: Some("Charge".into()), ..StepWrites::default() };
-        commit(&store, 2, with_step(change(me, &after_step(&job), done("x")), end)).await;
+        apply(&store, 2, with_step(change(me, &after_step(&job), done("x")), end)).await;
     }
     let transition = |version, stage: &str, next: Option<&str>, how: &str, times| TransitionCount {
         version,
@@ -144,14 +144,14 @@ pub async fn transition_counts_cover_the_newest_jobs(store: Handle) {
 
 pub async fn every_step_resets_attempts_and_retry_counts(store: Handle) {
     let (me, first) = running_machine(&store, 1).await;
-    commit(&store, 1, change(me, &first, retry(secs(0), &[3, 4]))).await;
+    apply(&store, 1, change(me, &first, retry(secs(0), &[3, 4]))).await;
     let second = claim_one(&store, 1, me, 2).await;
     assert_eq!((second.attempts, second.retry_counts.as_slice()), (1, [3, 4].as_slice()));
     reap(&store, 2, me).await;
     let two = worker(&store, 2).await;
     let third = claim(&store, at(2), &solo_claim_request(two, 1)).await.remove(0);
     assert_eq!((third.attempts, third.worker_deaths), (1, 1));
-    commit(&store, 3, next(two, &third, step("Begin", "Charge", "1"))).await;
+    apply(&store, 3, next(two, &third, step("Begin", "Charge", "1"))).await;
     let seen = view(&store, id(1)).await;
     assert_eq!(
         (seen.summary.attempts, seen.worker_deaths, seen.solo_crashes, seen.retry_counts),
@@ -162,11 +162,11 @@ pub async fn every_step_resets_attempts_and_retry_counts(store: Handle) {
     let mut job = after_step(&third);
     for attempts in 1..=3 {
         let same = StepWrites { unchanged: true, ..step("Charge", "Charge", "1") };
-        commit(&store, 4, next(two, &job, same)).await;
+        apply(&store, 4, next(two, &job, same)).await;
         assert_eq!(view(&store, id(1)).await.summary.attempts, attempts, "its stage is unchanged");
         job = after_step(&job);
     }
-    commit(&store, 5, with_step(change(two, &job, wait_for_signal("go", None)), step("Charge", "Ship", "2")))
+    apply(&store, 5, with_step(change(two, &job, wait_for_signal("go", None)), step("Charge", "Ship", "2")))
         .await;
     assert_eq!(view(&store, id(1)).await.summary.attempts, 0);
 }
@@ -174,7 +174,7 @@ pub async fn every_step_resets_attempts_and_retry_counts(store: Handle) {
 pub async fn a_retry_keeps_the_data_that_the_step_saved(store: Handle) {
     let (me, first) = running_machine(&store, 1).await;
     let saved = StepWrites { from_stage: None, ..step("", "Begin", "so far") };
-    commit(&store, 1, with_step(change(me, &first, retry(secs(0), &[])), saved)).await;
+    apply(&store, 1, with_step(change(me, &first, retry(secs(0), &[])), saved)).await;
     let second = claim_one(&store, 1, me, 2).await;
     assert_eq!(
         (second.stage.as_deref(), second.data, second.attempts),
@@ -185,7 +185,7 @@ pub async fn a_retry_keeps_the_data_that_the_step_saved(store: Handle) {
 
 pub async fn a_retry_without_a_failure_adds_no_history(store: Handle) {
     let (me, first) = running_machine(&store, 1).await;
-    commit(&store, 1, change(me, &first, retry(secs(0), &[1]))).await;
+    apply(&store, 1, change(me, &first, retry(secs(0), &[1]))).await;
     let second = claim_one(&store, 1, me, 2).await;
     let again = Outcome::Retry { after: secs(5), retry_counts: vec![2], failure: None };
     assert_eq!(commit(&store, 2, change(me, &second, again)).await, CommitOutcome::Committed);
@@ -232,8 +232,8 @@ pub async fn a_machine_being_cancelled_halts_after_its_step(store: Handle) {
 
 pub async fn a_resumed_machine_does_not_halt(store: Handle) {
     let (me, first) = running_machine(&store, 1).await;
-    act_on_job(&store, 1, 1, JobAction::Pause).await;
-    act_on_job(&store, 1, 1, JobAction::Resume).await;
+    must_act(&store, 1, 1, JobAction::Pause).await;
+    must_act(&store, 1, 1, JobAction::Resume).await;
     assert_eq!(
         commit(&store, 2, next(me, &first, step("Begin", "Charge", "1"))).await,
         CommitOutcome::Committed
@@ -271,7 +271,7 @@ pub async fn a_repeated_step_returns_the_same_outcome(store: Handle) {
     );
     let two = worker(&store, 2).await;
     let second = claim(&store, at(3), &solo_claim_request(two, 1)).await.remove(0);
-    commit(&store, 4, next(two, &second, step("Charge", "Ship", "2"))).await;
+    apply(&store, 4, next(two, &second, step("Charge", "Ship", "2"))).await;
     assert_eq!(commit(&store, 5, go).await, CommitOutcome::Fenced, "another step followed");
     let third = after_step(&second);
     let parks = with_step(change(two, &third, wait_for_signal("go", None)), step("Ship", "Last", "3"));
@@ -295,14 +295,14 @@ pub async fn large_data_is_stored_and_replaced(store: Handle) {
         assert_eq!(view(&store, id(1)).await.data, Some(sized(len)));
         job = after_step(&job);
     }
-    commit(&store, 2, with_step(change(me, &job, retry(secs(0), &[])), to(50_000))).await;
+    apply(&store, 2, with_step(change(me, &job, retry(secs(0), &[])), to(50_000))).await;
     let job = claim_one(&store, 2, me, 2).await;
     assert_eq!(job.data, Some(sized(50_000)));
-    commit(&store, 3, with_step(change(me, &job, wait_for_signal("go", None)), to(60_000))).await;
+    apply(&store, 3, with_step(change(me, &job, wait_for_signal("go", None)), to(60_000))).await;
     send(&store, 4, &[signal(id(1), "go", "1", "x")]).await;
     let job = claim_one(&store, 4, me, 3).await;
     assert_eq!(job.data, Some(sized(60_000)));
-    commit(&store, 5, with_step(change(me, &job, Outcome::Wait(Wait::YIELD)), to(7))).await;
+    apply(&store, 5, with_step(change(me, &job, Outcome::Wait(Wait::YIELD)), to(7))).await;
     assert_eq!(claim_one(&store, 5, me, 4).await.data, Some(sized(7)));
 }
 

@@ -192,6 +192,7 @@ macro_rules! conformance {
             diagnose {
                 the_first_ready_job_of_each_queue_and_kind_is_reported
                 ready_suspects_are_counted_up_to_a_cap
+                failures_of_children_are_handled_once_their_branch_is_merged
                 a_branch_is_reported_while_its_job_waits_for_it
                 a_branch_with_live_children_of_an_ended_job_is_orphaned
             }
@@ -201,6 +202,8 @@ macro_rules! conformance {
                 queues_report_their_oldest_ready_job
                 every_filter_selects_jobs
                 machines_are_found_by_stage_and_version
+                jobs_without_a_parent_are_found
+                counts_obey_the_filter
                 pages_are_newest_first_and_do_not_shift_with_new_jobs
                 state_counts_add_up_and_are_capped
                 the_backlog_counts_jobs_and_reports_the_oldest
@@ -308,6 +311,7 @@ macro_rules! conformance {
             }
             children {
                 children_that_are_not_put_in_are_not_waited_for
+                live_children_of_a_wait_are_listed_newest_first
                 a_child_does_not_take_the_unique_name_of_its_parent
                 a_fenced_step_spawns_nothing
                 the_ends_of_children_are_listed
@@ -366,6 +370,7 @@ macro_rules! conformance {
             }
             branch_children {
                 branches_of_two_jobs_with_the_same_number_are_separate
+                live_children_of_a_branch_are_listed_newest_first
                 children_in_and_outside_a_branch_are_counted_separately
                 a_child_in_a_branch_may_open_a_branch
                 flow_control_applies_to_children_in_a_branch

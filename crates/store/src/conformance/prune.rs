@@ -34,7 +34,7 @@ async fn thirty_ended_jobs(store: &Handle) {
         let claimed = claim(store, at(0), &claim_request(worker, i64::from(second) + 1, 9)).await;
         let outcomes = [done("x"), failed(Reason::Stopped), cancelled()];
         for (job, outcome) in claimed.iter().zip(outcomes) {
-            commit(store, u64::from(second) + 1, change(worker, job, outcome)).await;
+            apply(store, u64::from(second) + 1, change(worker, job, outcome)).await;
         }
     }
 }
@@ -75,7 +75,7 @@ pub async fn only_jobs_of_the_named_kind_are_pruned(store: Handle) {
     let both =
         crate::ClaimRequest { kinds: [kind("a", 1), kind("b", 1)].into(), ..claim_request(worker, 1, 9) };
     for job in claim(&store, at(0), &both).await {
-        commit(&store, 1, change(worker, &job, done("x"))).await;
+        apply(&store, 1, change(worker, &job, done("x"))).await;
     }
     let of_kind = |kind: &str| Prune { kind: Some(kind.into()), ..watch_ended(State::Done, 9) };
     assert_eq!(prune(&store, of_kind("unknown"), 9).await.jobs, 0);
@@ -88,7 +88,7 @@ pub async fn nothing_is_left_of_a_pruned_job(store: Handle) {
     let new = || NewJob { key: Some("k".into()), tags: vec!["red".into(), "blue".into()], ..job(1) };
     submit(&store, &[new()]).await;
     let claimed = claim_one(&store, 0, worker, 1).await;
-    commit(&store, 1, change(worker, &claimed, failed(Reason::Stopped))).await;
+    apply(&store, 1, change(worker, &claimed, failed(Reason::Stopped))).await;
     let settled = crate::RenewRequest { settled: vec![windlass_model::ClaimNo(1)], ..renew_request(worker) };
     store.renew(at(1), &settled).await.expect("renew");
     assert_eq!(prune(&store, watch_ended(State::Failed, 9), 9).await.jobs, 1);
@@ -108,12 +108,12 @@ pub async fn a_child_of_a_live_parent_is_kept(store: Handle) {
     submit(&store, &[job(1), child(2, id(1)), child(3, id(99)), job(4)]).await;
     let claimed = claim(&store, at(0), &claim_request(worker, 1, 9)).await;
     for job in &claimed[1..] {
-        commit(&store, 1, change(worker, job, done("x"))).await;
+        apply(&store, 1, change(worker, job, done("x"))).await;
     }
     let first = prune(&store, watch_ended(State::Done, 9), 9).await;
     assert_eq!((first.jobs, first.kept), (2, 1), "an unknown parent needs no children");
     assert_eq!(list(&store, all_jobs()).await, [2, 1].map(id));
-    commit(&store, 2, change(worker, &claimed[0], done("x"))).await;
+    apply(&store, 2, change(worker, &claimed[0], done("x"))).await;
     assert_eq!(
         prune(&store, watch_ended(State::Done, 9), 9).await.jobs,
         2,
@@ -134,16 +134,16 @@ pub async fn a_child_of_a_parent_that_may_be_retried_is_kept(store: Handle) {
             vec![branch_kit::open_branch(branch_kit::BRANCH, "all")],
             branch_kit::children(n + 1, 3),
         );
-        commit(&store, 1, with_step(change(me, &parent, windlass_model::Outcome::Next), step)).await;
+        apply(&store, 1, with_step(change(me, &parent, windlass_model::Outcome::Next), step)).await;
         let plain = NewJob { parent: Some(id(n)), ..job(n + 10) };
         submit(&store, &[plain]).await;
         let claimed = branch_kit::claim_all(&store, 1, me, number + 1).await;
         assert_eq!(claimed.len(), 4);
         for job in &claimed {
             let ends = if job.id == id(n + 2) { failed(Reason::Stopped) } else { done("x") };
-            commit(&store, 2, change(me, job, ends)).await;
+            apply(&store, 2, change(me, job, ends)).await;
         }
-        commit(&store, 3, change(me, &after_step(&parent), outcome)).await;
+        apply(&store, 3, change(me, &after_step(&parent), outcome)).await;
         let prune_ended = async |state| prune(&store, watch_ended(state, 99), 9).await;
         assert_eq!(
             prune_ended(State::Done).await,
@@ -167,7 +167,7 @@ pub async fn a_child_of_a_parent_that_may_be_retried_is_kept(store: Handle) {
             "all can still be read"
         );
         let parent = claim_one(&store, 5, me, number + 2).await;
-        commit(&store, 6, change(me, &parent, done("x"))).await;
+        apply(&store, 6, change(me, &parent, done("x"))).await;
         assert_eq!(prune_ended(State::Done).await.jobs, 4, "a parent that is done does not read them again");
         assert_eq!(prune_ended(State::Failed).await.jobs, 1);
     }
@@ -176,9 +176,9 @@ pub async fn a_child_of_a_parent_that_may_be_retried_is_kept(store: Handle) {
 pub async fn children_are_pruned_after_their_parent(store: Handle) {
     let (me, parent) = branch_kit::parent_with_children(&store, branch_kit::children(2, 3)).await;
     for job in branch_kit::claim_all(&store, 1, me, 2).await {
-        commit(&store, 2, change(me, &job, done("x"))).await;
+        apply(&store, 2, change(me, &job, done("x"))).await;
     }
-    commit(&store, 3, change(me, &parent, failed(Reason::Stopped))).await;
+    apply(&store, 3, change(me, &parent, failed(Reason::Stopped))).await;
     assert_eq!(prune(&store, watch_ended(State::Done, 99), 9).await.kept, 3);
     assert_eq!(prune(&store, watch_ended(State::Failed, 99), 9).await.jobs, 1, "the parent");
     assert_eq!(prune(&store, watch_ended(State::Done, 99), 9).await.jobs, 3, "then its children");

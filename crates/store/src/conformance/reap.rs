@@ -62,8 +62,8 @@ pub async fn jobs_that_left_their_claim_are_not_returned(store: Handle) {
     batch[4].deadline_at = Some(t(2));
     submit(&store, &batch).await;
     let claimed = claim(&store, at(0), &claim_request(one, 1, 6)).await;
-    commit(&store, 1, change(one, &claimed[0], done("x"))).await;
-    commit(&store, 1, change(one, &claimed[1], retry(secs(90), &[]))).await;
+    apply(&store, 1, change(one, &claimed[0], done("x"))).await;
+    apply(&store, 1, change(one, &claimed[1], retry(secs(90), &[]))).await;
     let released: Vec<_> = claimed[2..4].iter().map(|job| job_claim(one, job)).collect();
     store.release(at(1), &released).await.expect("release");
     let third = claim_one(&store, 1, two, 1).await;
@@ -203,7 +203,7 @@ pub async fn claims_of_a_dead_worker_are_refused(store: Handle) {
 
 pub async fn a_settled_claim_is_not_reaped(store: Handle) {
     let (one, job) = running_job(&store, 1).await;
-    commit(&store, 1, change(one, &job, done("x"))).await;
+    apply(&store, 1, change(one, &job, done("x"))).await;
     let settling = RenewRequest { settled: vec![ClaimNo(1)], ..renew_request(one) };
     store.renew(at(1), &settling).await.expect("renew");
     let reaped = reap(&store, 2, one).await;

@@ -58,7 +58,7 @@ pub async fn priority_does_not_reorder_a_line(store: Handle) {
     assert_eq!(act_on_job(&store, 1, 3, JobAction::Priority(-50)).await, ControlOutcome::Done);
     for n in 1..=4 {
         let claimed = claim_only(&store, 2, worker, i64::from(n), n).await;
-        commit(&store, 2, change(worker, &claimed, done("x"))).await;
+        apply(&store, 2, change(worker, &claimed, done("x"))).await;
     }
 }
 
@@ -75,7 +75,7 @@ pub async fn the_position_in_line_is_the_time_when_a_job_is_due(store: Handle) {
     );
     for (number, n) in [(1, 9), (2, 2), (3, 1), (4, 0)] {
         let claimed = claim_only(&store, 30, worker, number, n).await;
-        commit(&store, 30, change(worker, &claimed, done("x"))).await;
+        apply(&store, 30, change(worker, &claimed, done("x"))).await;
     }
 }
 
@@ -85,7 +85,7 @@ pub async fn a_key_runs_as_many_jobs_as_it_has_slots(store: Handle) {
     submit(&store, &batch).await;
     let claimed = claim_all(&store, 1, worker, 1).await;
     assert_eq!(ids(&claimed), [1, 2, 3].map(id));
-    commit(&store, 2, change(worker, &claimed[1], done("x"))).await;
+    apply(&store, 2, change(worker, &claimed[1], done("x"))).await;
     claim_only(&store, 2, worker, 2, 4).await;
     let keys = store.inspect().serial_keys(Some(KEY), 9).await.expect("keys");
     assert_eq!((keys[0].slots, keys[0].held, keys[0].waiting), (3, 3, 1));
@@ -101,7 +101,7 @@ pub async fn keys_are_independent_and_span_queues_and_kinds(store: Handle) {
     let other_queue = ClaimRequest { queue: "bulk".into(), ..claim_request(worker, 2, 9) };
     assert!(claim(&store, at(1), &other_queue).await.is_empty(), "a key spans all queues");
     let before = gates(&store, &[QUEUE, "bulk"]).await;
-    commit(&store, 2, change(worker, &claimed[0], done("x"))).await;
+    apply(&store, 2, change(worker, &claimed[0], done("x"))).await;
     let after = gates(&store, &[QUEUE, "bulk"]).await;
     assert!(
         after[0] == before[0] && after[1] != before[1],
@@ -109,7 +109,7 @@ pub async fn keys_are_independent_and_span_queues_and_kinds(store: Handle) {
     );
     let next =
         claim(&store, at(2), &ClaimRequest { number: windlass_model::ClaimNo(3), ..other_queue }).await;
-    commit(&store, 3, change(worker, &next[0], done("x"))).await;
+    apply(&store, 3, change(worker, &next[0], done("x"))).await;
     let others = ClaimRequest { kinds: [kind("other", 3)].into(), ..claim_request(worker, 4, 9) };
     assert_eq!(ids(&claim(&store, at(3), &others).await), [id(3)]);
 }
@@ -131,7 +131,7 @@ async fn expect_slot_passed_on<F: Future<Output = ()>>(
     free(one, claimed).await;
     assert_ne!(gates(store, &[QUEUE]).await, before, "{what}: the gate moved");
     let next = claim_only(store, 6, two, 1, n + 1).await;
-    commit(store, 6, change(two, &next, done("x"))).await;
+    apply(store, 6, change(two, &next, done("x"))).await;
 }
 
 pub async fn the_commit_that_frees_a_slot_gives_it_to_the_next_job(store: Handle) {
@@ -192,13 +192,13 @@ pub async fn a_retried_job_keeps_its_position_in_line(store: Handle) {
     let worker = worker(&store, 1).await;
     submit(&store, &serial_jobs(1, 4)).await;
     let first = claim_only(&store, 1, worker, 1, 1).await;
-    commit(&store, 2, change(worker, &first, retry(secs(8), &[]))).await;
+    apply(&store, 2, change(worker, &first, retry(secs(8), &[]))).await;
     let second = claim_only(&store, 2, worker, 2, 2).await;
     assert_eq!(fire_timers(&store, 10, 9).await.woken, 1);
     assert!(claim_all(&store, 10, worker, 3).await.is_empty(), "it waits in line again");
     assert_eq!(holds(&store, 1).await.serial.expect("it has a key").ahead, 0);
     assert_eq!(holds(&store, 4).await.serial.expect("it has a key").ahead, 2);
-    commit(&store, 11, change(worker, &second, done("x"))).await;
+    apply(&store, 11, change(worker, &second, done("x"))).await;
     claim_only(&store, 11, worker, 4, 1).await;
 }
 
@@ -206,7 +206,7 @@ pub async fn a_retry_without_delay_keeps_its_slot(store: Handle) {
     let worker = worker(&store, 1).await;
     submit(&store, &serial_jobs(1, 2)).await;
     let first = claim_only(&store, 1, worker, 1, 1).await;
-    commit(&store, 2, change(worker, &first, retry(secs(0), &[]))).await;
+    apply(&store, 2, change(worker, &first, retry(secs(0), &[]))).await;
     claim_only(&store, 2, worker, 2, 1).await;
 }
 
@@ -214,12 +214,12 @@ pub async fn a_job_with_keep_slot_keeps_it_while_it_waits_for_its_retry(store: H
     let worker = worker(&store, 1).await;
     submit(&store, &[with_slots(job(1), None, true), serial_job(2, KEY)]).await;
     let first = claim_only(&store, 1, worker, 1, 1).await;
-    commit(&store, 2, change(worker, &first, retry(secs(8), &[]))).await;
+    apply(&store, 2, change(worker, &first, retry(secs(8), &[]))).await;
     assert!(claim_all(&store, 2, worker, 2).await.is_empty());
     assert!(holds(&store, 1).await.serial.expect("it has a key").held);
     fire_timers(&store, 10, 9).await;
     let again = claim_only(&store, 10, worker, 3, 1).await;
-    commit(&store, 11, change(worker, &again, failed(Reason::Exhausted))).await;
+    apply(&store, 11, change(worker, &again, failed(Reason::Exhausted))).await;
     claim_only(&store, 11, worker, 4, 2).await;
 }
 
@@ -256,7 +256,7 @@ pub async fn more_slots_admit_more_jobs_and_fewer_slots_end_none(store: Handle) 
             claim_all(&store, 3, worker, number as i64 + 3).await.is_empty(),
             "none follows while more run than there are slots"
         );
-        commit(&store, 3, change(worker, job, done("x"))).await;
+        apply(&store, 3, change(worker, job, done("x"))).await;
     }
     claim_only(&store, 4, worker, 9, 4).await;
 }
@@ -303,7 +303,7 @@ pub async fn jobs_leave_the_line_when_they_end(store: Handle) {
     assert_eq!(act_on_job(&store, 2, 2, cancel(9)).await, ControlOutcome::Done);
     assert_eq!(fire_timers(&store, 5, 9).await.expired, 1);
     assert_eq!(holds(&store, 4).await.serial.expect("it has a key").ahead, 0);
-    commit(&store, 6, change(worker, &first, done("x"))).await;
+    apply(&store, 6, change(worker, &first, done("x"))).await;
     claim_only(&store, 6, worker, 2, 4).await;
 }
 
@@ -325,7 +325,7 @@ pub async fn a_repair_finds_nothing_to_do(store: Handle) {
     submit(&store, &serial_jobs(1, 3)).await;
     let first = claim_only(&store, 1, worker, 1, 1).await;
     assert_eq!(store.repair(at(1)).await.expect("repair"), 0);
-    commit(&store, 2, change(worker, &first, retry(secs(60), &[]))).await;
+    apply(&store, 2, change(worker, &first, retry(secs(60), &[]))).await;
     assert_eq!(store.repair(at(2)).await.expect("repair"), 0);
     claim_only(&store, 3, worker, 2, 2).await;
 }

@@ -76,7 +76,7 @@ pub async fn a_signal_is_delivered_once(store: Handle) {
     assert_eq!(send(&store, 3, &[other]).await, [SignalOutcome::Duplicate], "only the dedup id is compared");
     let job = claim_one(&store, 4, me, 2).await;
     assert_eq!(texts(&job.inbox), ["a"]);
-    commit_and_consume(&store, 5, me, &job, wait_for_signal("go", None)).await;
+    let _ = commit_and_consume(&store, 5, me, &job, wait_for_signal("go", None)).await;
     assert_eq!(send(&store, 6, &[go]).await, [SignalOutcome::Duplicate], "although it was consumed");
     assert_eq!(state(&store, id(1)).await, State::Waiting);
     assert_eq!(send(&store, 7, &[to_first("go", "b")]).await, [WOKE]);
@@ -94,7 +94,7 @@ pub async fn a_signal_of_another_name_stays_in_the_inbox(store: Handle) {
     assert_eq!(send(&store, 3, &[to_first("go", "b")]).await, [WOKE]);
     let job = claim_one(&store, 3, me, 2).await;
     assert_eq!(texts(&job.inbox), ["b"], "a claim returns only signals that the job waits for");
-    commit_and_consume(&store, 4, me, &job, wait_for_signal("stop", None)).await;
+    let _ = commit_and_consume(&store, 4, me, &job, wait_for_signal("stop", None)).await;
     let job = claim_one(&store, 4, me, 3).await;
     assert_eq!(texts(&job.inbox), ["a"]);
 }
@@ -107,7 +107,7 @@ pub async fn a_wait_for_any_signal_ends_with_the_first(store: Handle) {
         (texts(&job.inbox), texts(&selected_signals(&job))),
         (vec!["a".into(), "b".into()], vec!["a".to_owned()])
     );
-    commit_and_consume(&store, 4, me, &job, wait_for_signals(&["go", "stop"], 1, None)).await;
+    let _ = commit_and_consume(&store, 4, me, &job, wait_for_signals(&["go", "stop"], 1, None)).await;
     assert_eq!(texts(&selected_signals(&claim_one(&store, 4, me, 3).await)), ["b"]);
 }
 
@@ -118,7 +118,7 @@ pub async fn a_wait_for_all_signals_ends_with_the_last(store: Handle) {
     assert_eq!(send(&store, 3, &[to_first("b", "9")]).await, [WOKE]);
     let job = claim_one(&store, 3, me, 2).await;
     assert_eq!(texts(&selected_signals(&job)), ["0", "2", "9"]);
-    commit_and_consume(&store, 4, me, &job, wait_for_signals(&["a", "b"], 2, None)).await;
+    let _ = commit_and_consume(&store, 4, me, &job, wait_for_signals(&["a", "b"], 2, None)).await;
     assert_eq!((state(&store, id(1)).await, inbox(&store, 1).await), (State::Waiting, vec!["1".to_owned()]));
     assert_eq!(send(&store, 5, &[to_first("b", "10")]).await, [WOKE]);
 }
@@ -130,7 +130,7 @@ pub async fn a_wait_may_select_every_signal_of_a_name(store: Handle) {
     send(&store, 2, &[to_first("stop", "7"), to_first("stop", "8")]).await;
     let job = claim_one(&store, 3, me, 2).await;
     assert_eq!(texts(&selected_signals(&job)), ["0", "1", "2", "3", "4", "7"]);
-    commit_and_consume(&store, 4, me, &job, done("x")).await;
+    let _ = commit_and_consume(&store, 4, me, &job, done("x")).await;
     assert_eq!(inbox(&store, 1).await, ["8"]);
 }
 
@@ -147,9 +147,9 @@ pub async fn a_full_inbox_refuses_signals(store: Handle) {
         "a duplicate is recognised first"
     );
     assert_eq!(inbox(&store, 1).await.len(), limit);
-    commit(&store, 2, change(me, &job, wait_for_signal("s1", None))).await;
+    apply(&store, 2, change(me, &job, wait_for_signal("s1", None))).await;
     let job = claim_one(&store, 2, me, 2).await;
-    commit_and_consume(&store, 3, me, &job, Outcome::Next).await;
+    let _ = commit_and_consume(&store, 3, me, &job, Outcome::Next).await;
     assert_eq!(
         send(&store, 3, &signals[limit..]).await,
         [KEPT, SignalOutcome::Full],
@@ -165,13 +165,13 @@ pub async fn ended_and_unknown_jobs_accept_no_signals(store: Handle) {
     submit(&store, &jobs(1, 3)).await;
     let claimed = claim(&store, at(0), &claim_request(me, 1, 9)).await;
     for (job, outcome) in claimed.iter().zip([done("x"), failed(Reason::Stopped), cancelled()]) {
-        commit(&store, 1, change(me, job, outcome)).await;
+        apply(&store, 1, change(me, job, outcome)).await;
     }
     let signals: Vec<_> = [1, 2, 3, 9].map(|n| signal(id(n), "go", "a", "a")).into();
     let outcomes = send(&store, 2, &signals).await;
     let ended = [State::Done, State::Failed, State::Cancelled].map(SignalOutcome::Ended);
     assert_eq!((&outcomes[..3], outcomes[3]), (ended.as_slice(), SignalOutcome::Unknown));
-    act_on_job(&store, 3, 2, JobAction::Retry).await;
+    must_act(&store, 3, 2, JobAction::Retry).await;
     assert_eq!(send(&store, 3, &signals[1..2]).await, [KEPT], "it was not delivered before");
     assert!(send(&store, 3, &[]).await.is_empty());
 }
@@ -192,9 +192,9 @@ pub async fn a_signal_during_a_step_is_not_lost(store: Handle) {
     send(&store, 2, &[to_first("go", "a")]).await;
     let job = claim_one(&store, 3, me, 2).await;
     assert_eq!(send(&store, 4, &[to_first("go", "b")]).await, [KEPT]);
-    commit_and_consume(&store, 5, me, &job, Outcome::Next).await;
+    let _ = commit_and_consume(&store, 5, me, &job, Outcome::Next).await;
     assert_eq!(inbox(&store, 1).await, ["b"], "the step did not get it");
-    commit(&store, 6, change(me, &after_step(&job), wait_for_signal("go", None))).await;
+    apply(&store, 6, change(me, &after_step(&job), wait_for_signal("go", None))).await;
     assert_eq!(texts(&selected_signals(&claim_one(&store, 6, me, 3).await)), ["b"]);
 }
 
@@ -203,7 +203,7 @@ pub async fn signals_are_consumed_only_by_committed_steps(store: Handle) {
     send(&store, 2, &[to_first("go", "a"), to_first("go", "b")]).await;
     let first = claim_one(&store, 2, me, 2).await;
     // After a retry, a release and a reap, the next attempt gets the same signals.
-    commit(&store, 3, change(me, &first, retry(secs(0), &[]))).await;
+    apply(&store, 3, change(me, &first, retry(secs(0), &[]))).await;
     let second = claim_one(&store, 3, me, 3).await;
     assert_eq!((&second.inbox, &second.wait), (&first.inbox, &first.wait));
     store.release(at(4), &[job_claim(me, &second)]).await.expect("release");
@@ -237,7 +237,7 @@ pub async fn a_job_may_be_submitted_with_signals(store: Handle) {
     assert_eq!(send(&store, 1, &[to_first("go", "a")]).await, [SignalOutcome::Duplicate]);
     let first = claim_one(&store, 1, me, 2).await;
     assert!(first.inbox.is_empty(), "it waits for none");
-    commit(&store, 2, change(me, &first, wait_for_signal("go", None))).await;
+    apply(&store, 2, change(me, &first, wait_for_signal("go", None))).await;
     assert_eq!(texts(&selected_signals(&claim_one(&store, 2, me, 3).await)), ["a"]);
     // A refused submit delivers no signals.
     let other = NewJob { signals: vec![signal(id(2), "go", "z", "z")], digest: [7; 16], ..job(1) };
@@ -248,7 +248,7 @@ pub async fn a_job_may_be_submitted_with_signals(store: Handle) {
 pub async fn pruning_a_job_deletes_its_signals(store: Handle) {
     let (me, first) = running_job(&store, 1).await;
     send(&store, 1, &[to_first("go", "a")]).await;
-    commit(&store, 2, with_step(change(me, &first, done("x")), step("Begin", "End", "1"))).await;
+    apply(&store, 2, with_step(change(me, &first, done("x")), step("Begin", "End", "1"))).await;
     assert_eq!(inbox(&store, 1).await.len(), 1, "kept as long as the job");
     let prune = crate::Prune { state: State::Done, before: t(9), kind: None, after: None, limit: 9 };
     assert_eq!(store.prune(at(9), &prune).await.expect("prune").jobs, 1);

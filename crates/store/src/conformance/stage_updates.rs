@@ -57,7 +57,7 @@ pub async fn other_handles_claim_a_machine_in_its_new_version(store: Handle) {
 
 pub async fn a_parked_machine_stays_parked_and_wakes_in_its_new_version(store: Handle) {
     let (me, job) = running_job(&store, 1).await;
-    commit(&store, 1, change(me, &job, wait_for_signal("go", Some(secs(50))))).await;
+    apply(&store, 1, change(me, &job, wait_for_signal("go", Some(secs(50))))).await;
     assert_eq!(update(&store, 2, current_update(&store, 1, 2, "Other").await).await, ControlOutcome::Done);
     let seen = view(&store, id(1)).await;
     assert_eq!((seen.summary.state, seen.wait_until), (State::Waiting, Some(t(51))));
@@ -71,7 +71,7 @@ pub async fn a_machine_that_is_in_line_paused_or_scheduled_stays_so(store: Handl
     let me = worker(&store, 1).await;
     let later = windlass_model::NewJob { when: windlass_model::When::At(t(20)), ..machine(4, "Begin") };
     submit(&store, &[serial_job(1, "k"), serial_job(2, "k"), machine(3, "Begin"), later]).await;
-    act_on_job(&store, 0, 3, JobAction::Pause).await;
+    must_act(&store, 0, 3, JobAction::Pause).await;
     let first = claim_one(&store, 0, me, 1).await;
     for (n, state) in [(2, State::Ready), (3, State::Ready), (4, State::Scheduled)] {
         assert_eq!(
@@ -82,9 +82,9 @@ pub async fn a_machine_that_is_in_line_paused_or_scheduled_stays_so(store: Handl
     }
     let request = |number| of_version(claim_request(me, number, 9), 2);
     assert!(claim(&store, at(2), &request(2)).await.is_empty(), "they are in line, held and scheduled");
-    commit(&store, 3, change(me, &first, done("x"))).await;
+    apply(&store, 3, change(me, &first, done("x"))).await;
     assert_eq!(ids(&claim(&store, at(3), &request(3)).await), [id(2)]);
-    act_on_job(&store, 4, 3, JobAction::Resume).await;
+    must_act(&store, 4, 3, JobAction::Resume).await;
     assert_eq!(ids(&claim(&store, at(4), &request(4)).await), [id(3)]);
     fire_timers(&store, 20, 9).await;
     assert_eq!(ids(&claim(&store, at(20), &request(5)).await), [id(4)]);
@@ -92,7 +92,7 @@ pub async fn a_machine_that_is_in_line_paused_or_scheduled_stays_so(store: Handl
 
 pub async fn a_failed_machine_can_be_updated_and_retried(store: Handle) {
     let (me, job) = running_job(&store, 1).await;
-    commit(&store, 1, change(me, &job, failed(Reason::Undecodable))).await;
+    apply(&store, 1, change(me, &job, failed(Reason::Undecodable))).await;
     assert_eq!(update(&store, 2, current_update(&store, 1, 2, "Other").await).await, ControlOutcome::Done);
     assert_eq!(state(&store, id(1)).await, State::Failed, "its state is unchanged");
     assert_eq!(act_on_job(&store, 3, 1, JobAction::Retry).await, ControlOutcome::Done);
@@ -110,11 +110,11 @@ pub async fn a_running_done_or_changed_machine_is_not_updated(store: Handle) {
     };
     refused(update(&store, 1, current_update(&store, 1, 2, "Other").await).await, "it runs");
     let seen = current_update(&store, 1, 2, "Other").await;
-    commit(&store, 2, change(me, &job, Outcome::Wait(windlass_model::Wait::YIELD))).await;
+    apply(&store, 2, change(me, &job, Outcome::Wait(windlass_model::Wait::YIELD))).await;
     refused(update(&store, 3, seen).await, "read it again");
     assert_eq!(view(&store, id(1)).await.summary.version, 1);
     let again = claim_one(&store, 3, me, 2).await;
-    commit(&store, 4, change(me, &again, done("x"))).await;
+    apply(&store, 4, change(me, &again, done("x"))).await;
     refused(update(&store, 5, current_update(&store, 1, 2, "Other").await).await, "done");
     assert_eq!(
         update(&store, 5, update_of(id(9), (Epoch(0), Rev(0)), 2, "Other")).await,
@@ -126,7 +126,7 @@ pub async fn a_running_done_or_changed_machine_is_not_updated(store: Handle) {
 
 pub async fn a_stage_update_is_in_the_audit_log(store: Handle) {
     submit(&store, &[machine(1, "Begin")]).await;
-    update(&store, 7, current_update(&store, 1, 2, "Other").await).await;
+    let _ = update(&store, 7, current_update(&store, 1, 2, "Other").await).await;
     let audit = store.inspect().audit(&AuditFilter::default()).await.expect("audit");
     assert_eq!((audit.len(), audit[0].at, audit[0].author.as_str()), (1, t(7), "someone"));
     assert_eq!(

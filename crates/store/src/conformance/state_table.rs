@@ -41,7 +41,7 @@ async fn bring_to(store: &Handle, n: u32, state: State, event: Event) -> Subject
         // Only a job with steps to undo is unwound.
         let step = StepWrites { has_undo: true, ..StepWrites::default() };
         let undoable = Change { writes: Some(Box::new(step)), ..change(holder, &last, Outcome::Next) };
-        commit(store, 4, undoable).await;
+        apply(store, 4, undoable).await;
         last.rev.0 += 1;
     }
     let outcome = match state {
@@ -59,7 +59,7 @@ async fn bring_to(store: &Handle, n: u32, state: State, event: Event) -> Subject
         State::Cancelled => Some(cancelled()),
     };
     if let Some(outcome) = outcome {
-        commit(store, 4, change(holder, &last, outcome)).await;
+        apply(store, 4, change(holder, &last, outcome)).await;
     }
     Subject { job: new.id, holder, last }
 }

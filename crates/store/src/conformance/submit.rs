@@ -131,7 +131,7 @@ pub async fn keys_and_ids_stay_taken_after_a_job_has_ended(store: Handle) {
     let with_key = |n: u32| NewJob { key: Some("k".into()), ..NewJob::new(id(n), KIND, QUEUE, payload("x")) };
     submit(&store, &[with_key(1)]).await;
     let claimed = claim_one(&store, 0, worker, 1).await;
-    commit(&store, 1, change(worker, &claimed, done("y"))).await;
+    apply(&store, 1, change(worker, &claimed, done("y"))).await;
     let outcomes = submit_all(&store, &[with_key(1), with_key(2)]).await;
     assert_eq!(outcomes, [SubmitOutcome::Repeated, SubmitOutcome::Existing { id: id(1), same_input: true }]);
     assert_eq!(state(&store, id(1)).await, State::Done);
@@ -140,7 +140,7 @@ pub async fn keys_and_ids_stay_taken_after_a_job_has_ended(store: Handle) {
 pub async fn a_job_due_in_the_past_is_ready_and_one_due_later_is_scheduled(store: Handle) {
     let when = |n, when| NewJob { when, ..job(n) };
     let batch = [
-        when(1, When::At(t(0).minus(secs(50)))),
+        when(1, When::At(t(0) - secs(50))),
         when(2, When::At(t(0))),
         when(3, When::At(t(50))),
         when(4, When::At(Time(i64::MIN))),
@@ -177,10 +177,10 @@ pub async fn the_longest_delay_and_the_latest_time_are_kept(store: Handle) {
     batch[0].when = When::After(limits::MAX_DELAY);
     (batch[1].when, batch[1].deadline_at) = (When::At(Time::MAX), Some(Time::MAX));
     submit(&store, &batch).await;
-    assert_eq!(view(&store, id(1)).await.summary.due_at, t(0).plus(limits::MAX_DELAY));
+    assert_eq!(view(&store, id(1)).await.summary.due_at, t(0) + limits::MAX_DELAY);
     let last = view(&store, id(2)).await;
     assert_eq!((last.summary.due_at, last.deadline_at), (Time::MAX, Some(Time::MAX)));
-    assert_eq!(fire_timers(&store, 1, 9).await.next_at, Some(t(0).plus(limits::MAX_DELAY)));
+    assert_eq!(fire_timers(&store, 1, 9).await.next_at, Some(t(0) + limits::MAX_DELAY));
 }
 
 pub async fn a_job_claimed_at_submit_belongs_to_its_submitter(store: Handle) {
@@ -255,9 +255,9 @@ pub async fn a_claim_made_at_submit_can_be_repeated_and_settled(store: Handle) {
     let worker = worker(&store, 1).await;
     store.submit(at(0), &jobs(1, 2), claim_on_submit(worker, 1)).await.expect("submit");
     let claimed = claim(&store, at(0), &claim_request(worker, 1, 9)).await;
-    commit(&store, 1, change(worker, &claimed[1], done("x"))).await;
+    apply(&store, 1, change(worker, &claimed[1], done("x"))).await;
     assert_eq!(ids(&claim(&store, at(1), &claim_request(worker, 1, 9)).await), [id(1)]);
-    commit(&store, 1, change(worker, &claimed[0], done("x"))).await;
+    apply(&store, 1, change(worker, &claimed[0], done("x"))).await;
     claim(
         &store,
         at(2),

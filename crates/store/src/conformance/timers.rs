@@ -101,7 +101,7 @@ pub async fn an_expired_suspect_is_removed_from_its_lane(store: Handle) {
 
 pub async fn a_retried_job_wakes_once(store: Handle) {
     let (worker, job) = running_job(&store, 1).await;
-    commit(&store, 1, change(worker, &job, retry(secs(10), &[]))).await;
+    apply(&store, 1, change(worker, &job, retry(secs(10), &[]))).await;
     assert_eq!(fire_timers(&store, 11, 9).await.woken, 1);
     assert_eq!(fire_timers(&store, 12, 9).await.woken, 0);
     assert_eq!(claim(&store, at(12), &claim_request(worker, 2, 9)).await.len(), 1);
@@ -121,7 +121,7 @@ pub async fn an_expiry_adds_no_attempt_to_the_history(store: Handle) {
     let worker = worker(&store, 1).await;
     submit(&store, &[with_deadline(1, 0, 50)]).await;
     let job = claim_one(&store, 0, worker, 1).await;
-    commit(&store, 1, change(worker, &job, retry(secs(0), &[]))).await;
+    apply(&store, 1, change(worker, &job, retry(secs(0), &[]))).await;
     fire_timers(&store, 50, 9).await;
     let attempts = history(&store, id(1)).await;
     assert_eq!(

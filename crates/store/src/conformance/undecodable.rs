@@ -59,7 +59,7 @@ pub async fn a_claim_returns_the_fault_of_one_job(store: Handle, write: WriteCol
     let repeated = claim(&store, at(1), &claim_request(worker, 1, 9)).await;
     assert_eq!(repeated, claimed, "a repeat of the claim says the same");
     for job in &claimed[..4] {
-        commit(&store, 2, change(worker, job, failed(Reason::Undecodable))).await;
+        apply(&store, 2, change(worker, job, failed(Reason::Undecodable))).await;
         let job = view(&store, job.id).await;
         assert_eq!((job.summary.state, job.summary.reason), (State::Failed, Some(Reason::Undecodable)));
     }
@@ -70,7 +70,7 @@ pub async fn a_wait_that_cannot_be_decoded_ends_with_the_next_signal(store: Hand
     let worker = worker(&store, 1).await;
     submit(&store, &jobs(1, 2)).await;
     for job in claim(&store, at(0), &claim_request(worker, 1, 9)).await {
-        commit(&store, 1, change(worker, &job, wait_for_signal("go", None))).await;
+        apply(&store, 1, change(worker, &job, wait_for_signal("go", None))).await;
     }
     write("wait", id(1), BROKEN);
     let kept = view(&store, id(1)).await;
@@ -104,7 +104,7 @@ pub async fn a_job_is_not_retried_or_forked_before_its_row_is_repaired(
 ) {
     let (worker, job) = running_job(&store, 1).await;
     let entries = journal_writes(vec![entry(0, "step", "0")]);
-    commit(&store, 1, with_step(change(worker, &job, failed(Reason::Stopped)), entries)).await;
+    apply(&store, 1, with_step(change(worker, &job, failed(Reason::Stopped)), entries)).await;
     write("settings", id(1), BROKEN);
     let refused = |outcome: &ControlOutcome| {
         matches!(outcome, ControlOutcome::Refused(why) if names_column(Some(why), "settings")
@@ -126,7 +126,7 @@ pub async fn a_job_that_cannot_be_decoded_is_pruned(store: Handle, write: WriteC
     let tagged = |n| NewJob { tags: vec!["red".into()], ..unique_job(n) };
     submit(&store, &[tagged(1), NewJob { tags: vec!["red".into()], ..job(2) }, job(3)]).await;
     for job in claim(&store, at(0), &claim_request(worker, 1, 9)).await {
-        commit(&store, 1, change(worker, &job, done("x"))).await;
+        apply(&store, 1, change(worker, &job, done("x"))).await;
     }
     write("settings", id(1), BROKEN);
     write("tags", id(2), BROKEN);

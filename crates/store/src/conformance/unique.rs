@@ -76,7 +76,7 @@ pub async fn replace_cancels_a_job_that_does_not_run(store: Handle) {
 
 pub async fn replace_does_not_cancel_a_running_job(store: Handle) {
     let worker = worker(&store, 1).await;
-    submit_one(&store, 0, named(1, States::LIVE, Conflict::Keep)).await;
+    let _ = submit_one(&store, 0, named(1, States::LIVE, Conflict::Keep)).await;
     let claimed = claim_one(&store, 0, worker, 1).await;
     let outcome = submit_one(&store, 1, named(2, States::LIVE, Conflict::Replace)).await;
     assert_eq!(outcome, SubmitOutcome::Rejected { id: id(1) });
@@ -86,7 +86,7 @@ pub async fn replace_does_not_cancel_a_running_job(store: Handle) {
 
 pub async fn cancel_and_replace_requests_the_cancel_of_a_running_job(store: Handle) {
     let worker = worker(&store, 1).await;
-    submit_one(&store, 0, named(1, States::LIVE, Conflict::Keep)).await;
+    let _ = submit_one(&store, 0, named(1, States::LIVE, Conflict::Keep)).await;
     let claimed = claim_one(&store, 0, worker, 1).await;
     let before = gates(&store, &[CANCEL_GATE]).await;
     let outcome = submit_one(&store, 1, named(2, States::LIVE, Conflict::CancelAndReplace)).await;
@@ -110,7 +110,7 @@ pub async fn cancel_and_replace_requests_the_cancel_of_a_running_job(store: Hand
 }
 
 pub async fn a_name_belongs_to_a_kind(store: Handle) {
-    submit_one(&store, 0, named(1, States::LIVE, Conflict::Reject)).await;
+    let _ = submit_one(&store, 0, named(1, States::LIVE, Conflict::Reject)).await;
     let mut other = named(2, States::LIVE, Conflict::Reject);
     other.kind.kind = "other".into();
     assert_eq!(submit_one(&store, 0, other).await, NEW);
@@ -144,7 +144,7 @@ async fn job_in_state(store: &Handle, n: u32, scope: States, state: State) -> Ne
     let request = ClaimRequest { queue: new.queue.clone(), ..claim_request(worker, 1, 1) };
     let claimed = claim(store, at(1), &request).await.remove(0);
     if let Some(outcome) = outcome {
-        commit(store, 1, change(worker, &claimed, outcome)).await;
+        apply(store, 1, change(worker, &claimed, outcome)).await;
     }
     new
 }
@@ -227,9 +227,9 @@ pub async fn a_job_with_a_unique_name_is_not_claimed_at_submit(store: Handle) {
 
 pub async fn a_failed_job_is_not_retried_while_another_holds_its_name(store: Handle) {
     let worker = worker(&store, 1).await;
-    submit_one(&store, 0, named(1, States::LIVE, Conflict::Keep)).await;
+    let _ = submit_one(&store, 0, named(1, States::LIVE, Conflict::Keep)).await;
     let claimed = claim_one(&store, 0, worker, 1).await;
-    commit(&store, 1, change(worker, &claimed, failed(Reason::Stopped))).await;
+    apply(&store, 1, change(worker, &claimed, failed(Reason::Stopped))).await;
     assert_eq!(submit_one(&store, 2, named(2, States::LIVE, Conflict::Keep)).await, NEW);
     let ControlOutcome::Refused(why) = act_on_job(&store, 3, 1, JobAction::Retry).await else {
         panic!("refused")
@@ -244,9 +244,9 @@ pub async fn a_failed_job_is_not_retried_while_another_holds_its_name(store: Han
 
 pub async fn a_kept_job_is_pruned_only_after_it_no_longer_holds_its_name(store: Handle) {
     let worker = worker(&store, 1).await;
-    submit_one(&store, 0, within(named(1, States::KEPT, Conflict::Keep), secs(100))).await;
+    let _ = submit_one(&store, 0, within(named(1, States::KEPT, Conflict::Keep), secs(100))).await;
     let claimed = claim_one(&store, 0, worker, 1).await;
-    commit(&store, 1, change(worker, &claimed, done("x"))).await;
+    apply(&store, 1, change(worker, &claimed, done("x"))).await;
     let prune = Prune { state: State::Done, before: t(50), kind: None, after: None, limit: 99 };
     let early = store.prune(at(60), &prune).await.expect("prune");
     assert_eq!((early.jobs, early.kept), (0, 1));

@@ -104,7 +104,7 @@ pub async fn a_wait_for_several_signals_counts_readable_ones_only(store: Handle)
     let bad = UnreadableSignal::new(job.inbox[1].number, "it is no number");
     let step = StepWrites { unreadable: vec![bad], ..StepWrites::default() };
     let again = wait_for_signals(&["a*", "b"], 2, Some(secs(90)));
-    commit(&store, 4, with_step(change(me, &job, again), step)).await;
+    apply(&store, 4, with_step(change(me, &job, again), step)).await;
     assert_eq!(state(&store, id(1)).await, State::Waiting, "no readable signal b arrived");
     assert_eq!(holds(&store, 1).await.waiting.expect("the job is parked").arrived, ["a"]);
     assert_eq!(send(&store, 5, &[to_first("a", "4")]).await, [KEPT]);
@@ -116,7 +116,7 @@ pub async fn a_wait_times_out_despite_an_unreadable_signal(store: Handle) {
     let me = parked(&store, 1, wait_for_signal("go", Some(secs(10)))).await;
     send(&store, 2, &[to_first("go", "bad")]).await;
     let job = claim_one(&store, 3, me, 2).await;
-    commit_unreadable(&store, 4, me, &job, wait_for_signal("go", Some(secs(7)))).await;
+    let _ = commit_unreadable(&store, 4, me, &job, wait_for_signal("go", Some(secs(7)))).await;
     fire_timers(&store, 11, 9).await;
     let job = claim_one(&store, 11, me, 3).await;
     assert!(job.inbox.is_empty() && !job.wait_is_met(), "{job:?}");
@@ -154,14 +154,14 @@ pub async fn unreadable_signals_do_not_fill_the_inbox(store: Handle) {
     assert_eq!(signals.len(), most);
     let last = signals.split_off(most - 1);
     let all_but_one = StepWrites { unreadable: signals, ..StepWrites::default() };
-    commit(&store, 5, with_step(change(me, &job, wait.clone()), all_but_one)).await;
+    apply(&store, 5, with_step(change(me, &job, wait.clone()), all_but_one)).await;
     assert_eq!(
         send(&store, 6, &[to_first("go", "more")]).await,
         [KEPT],
         "the readable one has woken the job"
     );
     let job = claim_one(&store, 7, me, 3).await;
-    commit(
+    apply(
         &store,
         8,
         with_step(change(me, &job, wait), StepWrites { unreadable: last, ..StepWrites::default() }),
@@ -200,7 +200,7 @@ pub async fn a_signal_is_dropped_by_hand(store: Handle) {
     let job = claim_one(&store, 9, me, 4).await;
     let outcome = act_on_job(&store, 10, 1, JobAction::DropSignal(other)).await;
     assert!(matches!(outcome, ControlOutcome::Refused(_)), "the attempt may have read it: {outcome:?}");
-    commit_and_consume(&store, 11, me, &job, wait_for_signal("go", None)).await;
+    let _ = commit_and_consume(&store, 11, me, &job, wait_for_signal("go", None)).await;
     assert_eq!(
         act_on_job(&store, 12, 1, JobAction::DropSignal(other)).await,
         ControlOutcome::Done,
@@ -236,7 +236,7 @@ pub async fn a_signal_is_restored_by_hand(store: Handle) {
         (vec!["bad".to_owned()], t(5)),
         "the restored signal keeps its position"
     );
-    commit_unreadable(&store, 8, me, &job, wait_for_signal("stop", None)).await;
+    let _ = commit_unreadable(&store, 8, me, &job, wait_for_signal("stop", None)).await;
     assert_eq!(act_on_job(&store, 9, 1, JobAction::RestoreSignal(bad)).await, ControlOutcome::Done);
     assert_eq!(state(&store, id(1)).await, State::Waiting, "the job waits for another signal");
 }
@@ -246,7 +246,7 @@ pub async fn a_restored_signal_of_an_ended_job_is_given_to_its_retry(store: Hand
     let bad = number(&store, "bad").await;
     send(&store, 5, &[to_first("go", "good")]).await;
     let job = claim_one(&store, 6, me, 4).await;
-    commit(&store, 7, change(me, &job, failed(windlass_model::Reason::Stopped))).await;
+    apply(&store, 7, change(me, &job, failed(windlass_model::Reason::Stopped))).await;
     assert_eq!(act_on_job(&store, 8, 1, JobAction::RestoreSignal(bad)).await, ControlOutcome::Done);
     assert_eq!(act_on_job(&store, 9, 1, JobAction::Retry).await, ControlOutcome::Done);
     assert_eq!(texts(&selected_signals(&claim_one(&store, 10, me, 5).await)), ["bad"]);
@@ -263,7 +263,7 @@ pub async fn the_number_of_a_signal_is_never_used_again(store: Handle) {
     assert_eq!(texts(&selected_signals(&job)), ["good"]);
     // The number of a consumed signal is not used again either.
     let good = number(&store, "good").await;
-    commit_and_consume(&store, 9, me, &job, wait_for_signal("go", None)).await;
+    let _ = commit_and_consume(&store, 9, me, &job, wait_for_signal("go", None)).await;
     send(&store, 10, &[to_first("go", "last")]).await;
     assert!(number(&store, "last").await > good && good > bad);
 }
@@ -273,7 +273,7 @@ pub async fn a_dropped_signal_is_delivered_to_no_claim(store: Handle) {
     for n in 1..=30_u32 {
         submit(&store, &[machine(n, "Begin")]).await;
         let job = claim_one(&store, 0, me, i64::from(n) * 2).await;
-        commit(&store, 1, change(me, &job, wait_for_signal("go", None))).await;
+        apply(&store, 1, change(me, &job, wait_for_signal("go", None))).await;
         send(&store, 2, &[signal(id(n), "go", "1", "x")]).await;
         let number = store.inspect().inbox(id(n), 9).await.expect("inbox")[0].number;
         let request = claim_request(me, i64::from(n) * 2 + 1, 1);

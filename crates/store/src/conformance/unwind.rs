@@ -75,7 +75,7 @@ pub async fn a_job_that_is_not_running_is_unwound_when_it_is_cancelled(store: Ha
         let number = i64::from(n) * 10;
         submit(&store, &[job(n)]).await;
         let job = claim_and_charge(&store, 0, me, number + 1).await;
-        commit(&store, 1, change(me, &job, outcome)).await;
+        apply(&store, 1, change(me, &job, outcome)).await;
         assert_eq!(state(&store, id(n)).await, before);
         let epoch = view(&store, id(n)).await.epoch;
         let gate = gates(&store, &[QUEUE]).await;
@@ -102,7 +102,7 @@ pub async fn a_job_that_is_not_running_is_unwound_when_it_is_cancelled(store: Ha
 pub async fn a_job_with_nothing_to_undo_ends_at_once(store: Handle) {
     let (me, job) = running_job(&store, 1).await;
     let step = journal_writes(vec![entry(0, "read", "x")]);
-    commit(&store, 1, with_step(change(me, &job, wait_for_signal("go", None)), step)).await;
+    apply(&store, 1, with_step(change(me, &job, wait_for_signal("go", None)), step)).await;
     assert_eq!(act_on_job(&store, 2, 1, cancel(0)).await, ControlOutcome::Done);
     let seen = view(&store, id(1)).await;
     assert_eq!((seen.summary.state, seen.unwind), (State::Cancelled, None));
@@ -110,7 +110,7 @@ pub async fn a_job_with_nothing_to_undo_ends_at_once(store: Handle) {
 
 pub async fn a_second_cancel_ends_a_job_without_its_unwind(store: Handle) {
     let (me, job) = running_with_undo(&store, job(1)).await;
-    commit(&store, 1, change(me, &job, wait_for_signal("go", None))).await;
+    apply(&store, 1, change(me, &job, wait_for_signal("go", None))).await;
     assert_eq!(act_on_job(&store, 2, 1, cancel(0)).await, ControlOutcome::CancelRequested);
     assert_eq!(act_on_job(&store, 3, 1, cancel(0)).await, ControlOutcome::Done);
     let seen = view(&store, id(1)).await;
@@ -172,7 +172,7 @@ pub async fn a_deadline_unwinds_a_job_once(store: Handle) {
         let job = claim_and_charge(&store, 0, me, 1).await;
         let is_running = outcome.is_none();
         if let Some(outcome) = outcome {
-            commit(&store, 1, change(me, &job, outcome)).await;
+            apply(&store, 1, change(me, &job, outcome)).await;
         }
         assert_eq!(fire_timers(&store, 10, 9).await.expired, 1);
         let seen = view(&store, id(n)).await;
@@ -208,7 +208,7 @@ pub async fn a_poisoned_job_is_unwound(store: Handle) {
 
 pub async fn a_job_that_is_poisoned_during_its_unwind_ends(store: Handle) {
     let (me, _) = running_with_undo(&store, job(1)).await;
-    act_on_job(&store, 1, 1, cancel(0)).await;
+    must_act(&store, 1, 1, cancel(0)).await;
     fire_timers(&store, 1, 9).await;
     claim_unwind(&store, 1, me, None).await;
     reap(&store, 2, me).await;
@@ -228,7 +228,7 @@ pub async fn a_replaced_job_is_unwound(store: Handle) {
         job
     };
     let (me, first) = running_with_undo(&store, named(1)).await;
-    commit(&store, 1, change(me, &first, wait_for_signal("go", None))).await;
+    apply(&store, 1, change(me, &first, wait_for_signal("go", None))).await;
     let outcomes = store.submit(at(2), &[named(2)], None).await.expect("submit");
     assert_eq!(outcomes, [SubmitOutcome::Replaced { id: id(1) }]);
     let first = claim_one(&store, 2, me, 2).await;
@@ -247,7 +247,7 @@ pub async fn a_cancel_unwinds_a_paused_job_and_ends_its_pause(store: Handle) {
         submit(&store, &[job(n)]).await;
         let job = claim_and_charge(&store, 0, me, 1).await;
         let outcome = if ready { retry(secs(0), &[]) } else { wait_for_signal("go", None) };
-        commit(&store, 1, change(me, &job, outcome)).await;
+        apply(&store, 1, change(me, &job, outcome)).await;
         assert_eq!(act_on_job(&store, 2, n, JobAction::Pause).await, ControlOutcome::Done);
         assert_eq!(act_on_job(&store, 3, n, cancel(0)).await, ControlOutcome::CancelRequested);
         assert_eq!(holds(&store, n).await.paused, None);
@@ -265,12 +265,12 @@ pub async fn a_job_is_unwound_when_its_serial_key_is_free(store: Handle) {
     submit(&store, &[serial_job(1, "k")]).await;
     let job = claim_and_charge(&store, 0, me, 1).await;
     store.submit(at(1), &[serial_job(2, "k"), serial_job(3, "k")], None).await.expect("submit");
-    commit(&store, 2, change(me, &job, wait_for_signal("go", None))).await;
+    apply(&store, 2, change(me, &job, wait_for_signal("go", None))).await;
     let second = claim_one(&store, 2, me, 2).await;
     assert_eq!(second.id, id(2), "the second job has the serial key that the first gave up");
     assert_eq!(act_on_job(&store, 3, 1, cancel(0)).await, ControlOutcome::CancelRequested);
     assert!(claim(&store, at(3), &claim_request(me, 3, 9)).await.is_empty(), "the serial key has one slot");
-    commit(&store, 4, change(me, &second, done("x"))).await;
+    apply(&store, 4, change(me, &second, done("x"))).await;
     let first = claim(&store, at(4), &claim_request(me, 4, 9)).await;
     assert_eq!(ids(&first), [id(1)], "the first job keeps its position before the third");
     assert!(first[0].unwind.is_some());
@@ -290,13 +290,13 @@ pub async fn a_running_job_keeps_its_serial_key_for_the_unwind(store: Handle) {
     assert_eq!(commit(&store, 3, change(me, &job, done("x"))).await, CommitOutcome::Fenced);
     let first = claim(&store, at(3), &claim_request(me, 2, 9)).await;
     assert_eq!(ids(&first), [id(1)], "the first job keeps its serial key");
-    commit(&store, 4, change(me, &first[0], cancelled())).await;
+    apply(&store, 4, change(me, &first[0], cancelled())).await;
     assert_eq!(claim_one(&store, 4, me, 3).await.id, id(2));
 }
 
 pub async fn a_retried_job_may_be_unwound_again(store: Handle) {
     let (me, _) = running_with_undo(&store, job(1)).await;
-    act_on_job(&store, 1, 1, cancel(0)).await;
+    must_act(&store, 1, 1, cancel(0)).await;
     fire_timers(&store, 1, 9).await;
     let job = claim_unwind(&store, 1, me, None).await;
     end_unwind(&store, 2, me, &job).await;
@@ -305,7 +305,7 @@ pub async fn a_retried_job_may_be_unwound_again(store: Handle) {
     assert_eq!((seen.summary.state, seen.unwind), (State::Ready, None));
     let job = claim_one(&store, 3, me, 4).await;
     assert_eq!(job.unwind, None);
-    commit(&store, 4, change(me, &job, wait_for_signal("go", None))).await;
+    apply(&store, 4, change(me, &job, wait_for_signal("go", None))).await;
     assert_eq!(
         act_on_job(&store, 5, 1, cancel(0)).await,
         ControlOutcome::CancelRequested,
@@ -319,15 +319,15 @@ pub async fn an_attempt_may_start_its_own_unwind(store: Handle) {
     let failure = Failure::stop("no\0 money").class("bank");
     let unwind = Some(Box::new(Unwind { reason: Some(Reason::Stopped), failure }));
     let step = StepWrites { unwind, ..StepWrites::default() };
-    commit(&store, 1, with_step(change(me, &job, Outcome::Next), step)).await;
+    apply(&store, 1, with_step(change(me, &job, Outcome::Next), step)).await;
     let unwind = view(&store, id(1)).await.unwind.expect("the job is being unwound");
     assert_eq!((unwind.reason, unwind.failure.class.as_ref()), (Some(Reason::Stopped), "bank"));
     assert!(!unwind.failure.message.contains('\0'), "errors are cleaned before they are kept");
     let job = after_step(&job);
-    commit(&store, 2, change(me, &job, retry(secs(0), &[1]))).await;
+    apply(&store, 2, change(me, &job, retry(secs(0), &[1]))).await;
     let job = claim_one(&store, 2, me, 2).await;
     assert_eq!((job.unwind.as_ref(), job.attempts), (Some(&unwind), 1), "a retry continues the unwind");
-    commit(&store, 3, change(me, &job, wait_for_signal("go", None))).await;
+    apply(&store, 3, change(me, &job, wait_for_signal("go", None))).await;
     assert_eq!(
         act_on_job(&store, 4, 1, cancel(0)).await,
         ControlOutcome::Done,
@@ -348,7 +348,7 @@ pub async fn every_outcome_may_record_an_undo(store: Handle) {
     ];
     for ((n, job), outcome) in (1..).zip(&taken).zip(outcomes) {
         let ended = outcome.ends();
-        commit(&store, 1, with_step(change(me, job, outcome), undoable())).await;
+        apply(&store, 1, with_step(change(me, job, outcome), undoable())).await;
         if ended {
             assert_eq!(act_on_job(&store, 2, n, JobAction::Retry).await, ControlOutcome::Done);
         }
@@ -360,13 +360,13 @@ pub async fn a_parent_is_notified_after_the_unwind_of_its_child(store: Handle) {
     let (me, job) = running_job(&store, 1).await;
     let children = vec![self::job(2), NewJob { when: When::At(t(500)), ..self::job(3) }];
     let step = StepWrites { signal_child_ends: true, children, ..StepWrites::default() };
-    commit(&store, 1, with_step(change(me, &job, wait_for_signal(CHILD_SIGNAL, None)), step)).await;
+    apply(&store, 1, with_step(change(me, &job, wait_for_signal(CHILD_SIGNAL, None)), step)).await;
     let child = claim_and_charge(&store, 1, me, 2).await;
-    commit(&store, 2, change(me, &child, wait_for_signal("go", None))).await;
+    apply(&store, 2, change(me, &child, wait_for_signal("go", None))).await;
     assert_eq!(act_on_job(&store, 3, 2, cancel(0)).await, ControlOutcome::CancelRequested);
     assert_eq!((state(&store, id(1)).await, inbox(&store, 1).await.len()), (State::Waiting, 0));
     let child = claim_one(&store, 3, me, 3).await;
-    commit(&store, 4, change(me, &child, cancelled())).await;
+    apply(&store, 4, change(me, &child, cancelled())).await;
     assert_eq!((state(&store, id(1)).await, inbox(&store, 1).await.len()), (State::Ready, 1));
 }
 

@@ -140,7 +140,7 @@ async fn running_parent(store: &Handle, n: u32) -> (WorkerId, ClaimedJob, Vec<Cl
     submit(store, &[job(first)]).await;
     let parent = claim_one(store, 0, me, 1).await;
     let children: Vec<NewJob> = jobs(first + 1, JOBS_PER_ROUND);
-    commit(store, 1, with_step(change(me, &parent, Outcome::Next), spawn_children(&children))).await;
+    apply(store, 1, with_step(change(me, &parent, Outcome::Next), spawn_children(&children))).await;
     let children = claim(store, at(1), &claim_request(me, 2, 99)).await;
     assert_eq!(children.len(), JOBS_PER_ROUND as usize);
     (me, after_step(&parent), children)
@@ -183,7 +183,7 @@ pub async fn a_child_that_ends_while_it_is_cancelled_counts_once(store: Handle) 
     for n in 0..ROUNDS {
         let (me, parent, children) = running_parent(&store, n).await;
         let wait = Wait { condition: WaitCondition::Children { rev: Rev(1) }, timeout: None };
-        commit(&store, 2, change(me, &parent, Outcome::Wait(wait))).await;
+        apply(&store, 2, change(me, &parent, Outcome::Wait(wait))).await;
         let children_ids: Vec<JobId> = children.iter().map(|child| child.id).collect();
         let outcomes =
             store.control().act_on_jobs(at(2), &children_ids, cancel(0), &actor()).await.expect("act");
@@ -216,7 +216,7 @@ async fn running_branch_parent(store: &Handle, n: u32) -> (WorkerId, ClaimedJob,
     let children: Vec<NewJob> =
         (first + 1..=first + JOBS_PER_ROUND).map(|n| branch_child(n, BRANCH)).collect();
     let step = branch_writes(vec![open_branch(BRANCH, "all")], children);
-    commit(store, 1, with_step(change(me, &parent, Outcome::Next), step)).await;
+    apply(store, 1, with_step(change(me, &parent, Outcome::Next), step)).await;
     let children = claim(store, at(1), &claim_request(me, 2, 99)).await;
     assert_eq!(children.len(), JOBS_PER_ROUND as usize);
     (me, after_step(&parent), children)
@@ -281,7 +281,7 @@ pub async fn concurrent_ends_retries_and_cancels_of_a_child_are_counted_once(sto
         assert_eq!(counts.ends(), counted.ends(), "round {n}");
         let most = children.len() as i64;
         assert!((0..=most).contains(&counts.started), "round {n}: {counts:?}");
-        commit(&store, 3, change(me, &parent, done("x"))).await;
+        apply(&store, 3, change(me, &parent, done("x"))).await;
         drain(&store, n).await;
         fire_timers(&store, 3, 99).await;
     }
@@ -292,8 +292,7 @@ pub async fn concurrent_polls_poll_each_branch_once(store: Handle) {
     for number in 0..20 {
         let watch = Some(BranchWatch { ended: Some(1), ..BranchWatch::default() });
         let open = BranchUpdate { watch, ..open_branch(BranchNo(number), "some") };
-        commit(&store, 1, with_step(change(me, &job, Outcome::Next), branch_writes(vec![open], vec![])))
-            .await;
+        apply(&store, 1, with_step(change(me, &job, Outcome::Next), branch_writes(vec![open], vec![]))).await;
         job = after_step(&job);
     }
     for now in [10, 100, 1_000] {

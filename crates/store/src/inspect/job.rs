@@ -23,6 +23,8 @@ pub struct Filter {
     pub stage: Option<String>,
     /// Only of this version of their kind.
     pub version: Option<i32>,
+    /// Only jobs that no other job submitted: those without a parent.
+    pub top: bool,
     /// Only older than this one: the last of the previous page.
     pub before: Option<JobId>,
     /// How many at most.
@@ -33,8 +35,8 @@ impl Default for Filter {
     /// The newest hundred of all jobs.
     fn default() -> Filter {
         let (state, kind, queue, tag, key) = Default::default();
-        let (stage, version, before) = Default::default();
-        Filter { state, kind, queue, tag, key, stage, version, before, limit: 100 }
+        let (stage, version, top, before) = Default::default();
+        Filter { state, kind, queue, tag, key, stage, version, top, before, limit: 100 }
     }
 }
 
@@ -175,6 +177,16 @@ impl ChildPosition {
             false => format!("{parent}${name}${spawn}_{item}"),
         }
     }
+}
+
+/// A group of a job's children.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ChildGroup {
+    /// Those that the change with this revision submitted and that a machine waits for; with [`Rev::SIGNALLED`], those whose ends a
+    /// workflow receives as signals.
+    Change(Rev),
+    /// Those in a branch.
+    Branch(BranchNo),
 }
 
 /// One failed attempt.

@@ -8,11 +8,13 @@ mod schedule;
 
 pub use audit::{AuditEntry, AuditFilter};
 pub use holds::{CancelHold, Holds, Pause, RateHold, SerialHold, UnreadableSignalView, Waiting};
-pub use job::{Attempt, ChildPosition, Filter, Job, Summary, Transition, TransitionCount};
+pub use job::{Attempt, ChildGroup, ChildPosition, Filter, Job, Summary, Transition, TransitionCount};
 pub use overview::{Backlog, LimitView, QueueView, SerialView, StateCount, WorkerView};
 pub use schedule::{Firing, Miss, ScheduleView};
 
-use windlass_model::{JobId, Rev};
+use std::collections::BTreeMap;
+
+use windlass_model::{JobId, Rev, State};
 
 use crate::{Fut, Replay, SchemaState};
 
@@ -26,6 +28,10 @@ pub trait Inspect: Replay {
     /// Jobs that match, newest first, a page at a time.
     fn jobs<'a>(&'a self, filter: &'a Filter) -> Fut<'a, Vec<Summary>>;
 
+    /// How many jobs match, in each state that has any, each count capped at `cap`. [`Filter::before`] and [`Filter::limit`], which
+    /// select a page, do not count.
+    fn count_jobs<'a>(&'a self, filter: &'a Filter, cap: u64) -> Fut<'a, BTreeMap<State, u64>>;
+
     /// A job's failed attempts, oldest first. A first-try success leaves none.
     fn history(&self, id: JobId) -> Fut<'_, Vec<Attempt>>;
 
@@ -34,6 +40,10 @@ pub trait Inspect: Replay {
 
     /// Jobs that one job submitted, oldest first: those after `after`, at most `limit`.
     fn children(&self, parent: JobId, after: Option<JobId>, limit: usize) -> Fut<'_, Vec<Summary>>;
+
+    /// The children of a group that have not ended, newest first. Reads only the newest `among` children of the branch, or of those
+    /// outside of branches.
+    fn live_children(&self, parent: JobId, group: ChildGroup, among: usize) -> Fut<'_, Vec<Summary>>;
 
     /// What keeps a job from running, if it exists and has not ended.
     fn holds(&self, id: JobId) -> Fut<'_, Option<Holds>>;

@@ -23,7 +23,7 @@ impl StoredBranch {
         if let Some(watch) = &update.watch {
             // A branch whose children are cancelled is polled sooner.
             if !self.cancels_children || self.poll.next_at.is_none() {
-                self.poll.next_at = Some(now.plus(watch.poll_interval.min));
+                self.poll.next_at = Some(now + watch.poll_interval.min);
             }
             self.watch = Some(watch.clone());
             // A job that waits for it again has not merged it.
@@ -103,7 +103,7 @@ impl Inner {
             self.insert_job(now, job, true);
         }
         for attempt in change.first_attempts() {
-            self.commit(now, &attempt, limits);
+            let _ = self.commit(now, &attempt, limits);
         }
     }
 }

@@ -6,7 +6,9 @@ use super::{
     branch::{BranchKey, StoredBranch},
     *,
 };
-use crate::{Branch, BranchChild, BranchChildFilter, ChildEnd, ChildPosition, ChildStates, Summary};
+use crate::{
+    Branch, BranchChild, BranchChildFilter, ChildEnd, ChildGroup, ChildPosition, ChildStates, Summary,
+};
 
 impl Inner {
     /// The children of a branch, with how many items each represents that are not counted yet.
@@ -83,6 +85,23 @@ impl Inner {
             row.new.parent == Some(parent) && after.is_none_or(|after| **id > after)
         };
         self.jobs.iter().filter(is_wanted).take(limit).map(|(id, _)| self.summary(*id)).collect()
+    }
+
+    /// The children of a group that have not ended, newest first.
+    pub(super) fn live_children(&self, parent: JobId, group: ChildGroup, among: usize) -> Vec<Summary> {
+        let branch_of = |row: &Row| row.new.branch_position.as_ref().map(|position| position.branch);
+        let branch = match group {
+            ChildGroup::Branch(branch) => Some(branch),
+            ChildGroup::Change(_) => None,
+        };
+        let is_wanted = |row: &Row| match group {
+            ChildGroup::Branch(_) => true,
+            ChildGroup::Change(rev) => row.new.parent_rev == Some(rev),
+        };
+        let siblings = self.jobs.iter().rev();
+        let siblings = siblings.filter(|(_, row)| row.new.parent == Some(parent) && branch_of(row) == branch);
+        let live = siblings.take(among).filter(|(_, row)| row.is_live() && is_wanted(row));
+        live.map(|(id, _)| self.summary(*id)).collect()
     }
 
     /// The children that one change of a job submitted, and how they ended.

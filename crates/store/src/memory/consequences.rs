@@ -41,7 +41,7 @@ impl Inner {
                 self.park(now, change.job, wait);
             }
             Outcome::Retry { after, retry_counts, .. } => {
-                self.retry(now, change.job, now.plus(*after), retry_counts)
+                self.retry(now, change.job, now + *after, retry_counts)
             }
         }
         if change.outcome.ends() {

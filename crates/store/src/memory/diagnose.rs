@@ -19,6 +19,19 @@ impl Inner {
         oldest.collect()
     }
 
+    /// How many of the newest failed jobs are not in a merged branch.
+    fn unhandled_failures(&self, cap: u64) -> u64 {
+        let failed = self.jobs.values().rev().filter(|row| row.final_state == Some(State::Failed));
+        let newest = failed.take(usize::try_from(cap).unwrap_or(usize::MAX));
+        let is_handled = |row: &&Row| {
+            let position = row.new.branch_position.as_ref().zip(row.new.parent);
+            let branch =
+                position.and_then(|(position, parent)| self.branches.get(&(parent, position.branch)));
+            branch.is_some_and(|branch| branch.merged)
+        };
+        newest.filter(|row| !is_handled(row)).count() as u64
+    }
+
     fn awaited_branches(&self, limit: usize) -> Vec<BranchHealth> {
         let mut polled: Vec<_> =
             self.branches.iter().filter(|(_, branch)| branch.poll.next_at.is_some()).collect();
@@ -63,6 +76,10 @@ impl Diagnose for Memory {
             let suspects = inner.ready.iter().filter(|(lane, ..)| lane.suspect).count();
             Ok((suspects as u64).min(cap))
         })
+    }
+
+    fn unhandled_failures(&self, cap: u64) -> Fut<'_, u64> {
+        self.run(None, move |inner, _| Ok(inner.unhandled_failures(cap)))
     }
 
     fn awaited_branches(&self, limit: usize) -> Fut<'_, Vec<BranchHealth>> {

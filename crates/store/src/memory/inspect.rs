@@ -4,9 +4,9 @@ use windlass_model::JournalEntry;
 
 use super::*;
 use crate::{
-    AuditFilter, Backlog, Branch, BranchChild, BranchChildFilter, ChildEnd, Filter, Firing, Holds, Inspect,
-    Job, LimitView, Miss, QueueView, Replay, ScheduleView, SchemaState, SerialView, SourceRow, StateCount,
-    Summary, TableSource, TransitionCount, WorkerView,
+    AuditFilter, Backlog, Branch, BranchChild, BranchChildFilter, ChildEnd, ChildGroup, Filter, Firing,
+    Holds, Inspect, Job, LimitView, Miss, QueueView, Replay, ScheduleView, SchemaState, SerialView,
+    SourceRow, StateCount, Summary, TableSource, TransitionCount, WorkerView,
 };
 
 impl Inner {
@@ -71,6 +71,7 @@ impl Inner {
             && filter.key.as_ref().is_none_or(|key| row.new.key.as_ref() == Some(key))
             && filter.stage.as_ref().is_none_or(|stage| row.stage.as_ref() == Some(stage))
             && filter.version.is_none_or(|version| row.new.kind.version == version)
+            && (!filter.top || row.new.parent.is_none())
             && filter.before.is_none_or(|before| id < before)
     }
 
@@ -224,6 +225,18 @@ impl Inspect for Memory {
         })
     }
 
+    fn count_jobs<'a>(&'a self, filter: &'a Filter, cap: u64) -> Fut<'a, BTreeMap<State, u64>> {
+        self.run(None, |inner, _| {
+            let all = Filter { before: None, ..filter.clone() };
+            let mut counts: BTreeMap<State, u64> = BTreeMap::new();
+            for id in inner.jobs.keys().filter(|id| inner.matches(&all, **id)) {
+                let count = counts.entry(inner.state(*id)).or_default();
+                *count = (*count + 1).min(cap);
+            }
+            Ok(counts)
+        })
+    }
+
     fn history(&self, id: JobId) -> Fut<'_, Vec<Attempt>> {
         self.run(None, |inner, _| Ok(inner.jobs.get(&id).map(|row| row.history.clone()).unwrap_or_default()))
     }
@@ -241,6 +254,10 @@ impl Inspect for Memory {
 
     fn children(&self, parent: JobId, after: Option<JobId>, limit: usize) -> Fut<'_, Vec<Summary>> {
         self.run(None, |inner, _| Ok(inner.children(parent, after, limit)))
+    }
+
+    fn live_children(&self, parent: JobId, group: ChildGroup, among: usize) -> Fut<'_, Vec<Summary>> {
+        self.run(None, move |inner, _| Ok(inner.live_children(parent, group, among)))
     }
 
     fn holds(&self, id: JobId) -> Fut<'_, Option<Holds>> {

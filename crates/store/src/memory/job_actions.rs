@@ -47,7 +47,7 @@ impl Inner {
         let claimed = (id, row.epoch);
         let claim = self.claims.iter().find(|(_, claim)| claim.jobs.contains(&claimed));
         let worker = claim.map_or(WorkerId(0), |((worker, _), _)| *worker);
-        let deadline_at = now.plus(grace);
+        let deadline_at = now + grace;
         let request = CancelRequest { job: id, epoch: claimed.1, deadline_at, actor: actor.clone() };
         self.pending_cancels.insert(id, PendingCancel { request, worker });
         self.set_timer(deadline_at, id, Timer::Cancel);

@@ -15,13 +15,13 @@ impl Inner {
         if self.workers.contains_key(&new.id) {
             return false;
         }
-        let oldest = now.minus(KEPT_AFTER_LEASE);
+        let oldest = now - KEPT_AFTER_LEASE;
         self.workers
             .retain(|_, worker| worker.lease.status != WorkerStatus::Gone || worker.lease.until >= oldest);
         let worker = Worker {
             name: new.name.clone(),
             liveness_file: new.liveness_file.clone(),
-            lease: Lease { status: WorkerStatus::Alive, until: now.plus(new.lease) },
+            lease: Lease { status: WorkerStatus::Alive, until: now + new.lease },
             serves: new.serves.clone(),
         };
         self.workers.insert(new.id, worker);
@@ -39,7 +39,7 @@ impl Inner {
         let Some(worker) = worker.filter(|worker| worker.lease.state(now) != LeaseState::Ended) else {
             return Renewal::Lost;
         };
-        worker.lease.until = now.plus(request.lease);
+        worker.lease.until = now + request.lease;
         let lapsed = self.workers.values().any(|worker| worker.lease.is_reapable(now));
         let claims = self.claims.keys().filter(|(worker, _)| *worker == request.worker);
         Renewal::Held { lapsed, claims: claims.map(|(_, number)| *number).collect() }

@@ -55,7 +55,7 @@ impl Inner {
         let job = schedule.job(tick);
         let last = self.schedules[&schedule.name].last_job.filter(|id| self.jobs.contains_key(id));
         if let (Overlap::CancelPrevious, Some(last)) = (schedule.overlap, last) {
-            self.cancel(now, last, columns::GRACE, &outcome::next_tick(&schedule.name));
+            let _ = self.cancel(now, last, columns::GRACE, &outcome::next_tick(&schedule.name));
         }
         self.insert_jobs(now, std::slice::from_ref(&job), None);
         let stored = self.schedules.get_mut(&schedule.name).expect("read above");

@@ -41,7 +41,7 @@ impl Inner {
         if let Some(id) = holder {
             let same_input = self.row(id).new.digest == job.digest;
             unique.conflict.resolve(id, same_input, self.state(id) == State::Running)?;
-            self.cancel(now, id, columns::GRACE, &outcome::replaced(job.id));
+            let _ = self.cancel(now, id, columns::GRACE, &outcome::replaced(job.id));
         }
         self.set_holder(job);
         Ok(holder)

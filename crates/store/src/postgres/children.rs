@@ -7,7 +7,8 @@ use super::{
     Postgres, SPAN, branch::read_counts, change_params::Param, conn::Conn, inspect::payload, poll::PAGE, sql,
 };
 use crate::{
-    Branch, BranchChild, BranchChildFilter, ChildEnd, ChildPosition, ChildStates, Error, JobEnd, Summary,
+    Branch, BranchChild, BranchChildFilter, ChildEnd, ChildGroup, ChildPosition, ChildStates, Error, JobEnd,
+    Summary,
     columns::{self, CANCELLED, DONE, FAILED, LIVE},
 };
 
@@ -35,6 +36,26 @@ impl Postgres {
         let conn = self.conn().await?;
         let sql = sql::children::CHILDREN;
         let rows = conn.read(sql, &[&SPAN, &parent.0, &after, &limit]).await?;
+        self.ensure_lanes(&conn, rows.iter().map(|row| row.get(1))).await?;
+        rows.iter().map(|row| self.summary(row)).collect()
+    }
+
+    pub(super) async fn read_live_children(
+        &self,
+        parent: JobId,
+        group: ChildGroup,
+        among: usize,
+    ) -> Result<Vec<Summary>, Error> {
+        let among = i64::try_from(among).unwrap_or(i64::MAX);
+        let conn = self.conn().await?;
+        let rows = match group {
+            ChildGroup::Change(rev) => {
+                conn.read(sql::children::LIVE_CHILDREN, &[&SPAN, &parent.0, &rev.0, &among]).await?
+            }
+            ChildGroup::Branch(branch) => {
+                conn.read(sql::children::LIVE_BRANCH_CHILDREN, &[&SPAN, &parent.0, &branch.0, &among]).await?
+            }
+        };
         self.ensure_lanes(&conn, rows.iter().map(|row| row.get(1))).await?;
         rows.iter().map(|row| self.summary(row)).collect()
     }

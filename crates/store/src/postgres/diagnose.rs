@@ -98,6 +98,14 @@ impl Diagnose for Postgres {
         })
     }
 
+    fn unhandled_failures(&self, cap: u64) -> Fut<'_, u64> {
+        Box::pin(async move {
+            let cap = i64::try_from(cap).unwrap_or(i64::MAX);
+            let rows = self.conn().await?.read(sql::diagnose::UNHANDLED_FAILURES, &[&cap]).await?;
+            Ok(rows.first().map_or(0, |row| row.get::<_, i64>(0)).unsigned_abs())
+        })
+    }
+
     fn awaited_branches(&self, limit: usize) -> Fut<'_, Vec<BranchHealth>> {
         Box::pin(self.branch_health(sql::diagnose::AWAITED_BRANCHES, limit))
     }

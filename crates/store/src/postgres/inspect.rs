@@ -3,15 +3,15 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use tokio_postgres::Row;
-use windlass_model::{Epoch, JobId, JournalEntry, Location, Payload, Rev, Signal, Time, WorkerId};
+use windlass_model::{Epoch, JobId, JournalEntry, Location, Payload, Rev, Signal, State, Time, WorkerId};
 
-use super::{Postgres, SPAN, children::read_place, migrate, sql};
+use super::{Postgres, SPAN, change_params::Param, children::read_place, migrate, sql};
 use crate::{
-    Attempt, AuditEntry, AuditFilter, Backlog, Branch, BranchChild, BranchChildFilter, ChildEnd, Error,
-    Filter, Firing, Fut, Holds, Inspect, Job, JobEnd, LimitView, Miss, QueueView, Replay, ScheduleView,
-    SchemaState, SerialView, SourceRow, StateCount, Summary, TableSource, Transition, TransitionCount,
-    WorkerView,
-    columns::{self, ALIVE, CANCELLED, FAILED},
+    Attempt, AuditEntry, AuditFilter, Backlog, Branch, BranchChild, BranchChildFilter, ChildEnd, ChildGroup,
+    Error, Filter, Firing, Fut, Holds, Inspect, Job, JobEnd, LimitView, Miss, QueueView, Replay,
+    ScheduleView, SchemaState, SerialView, SourceRow, StateCount, Summary, TableSource, Transition,
+    TransitionCount, WorkerView,
+    columns::{self, ALIVE},
 };
 
 /// A payload from two columns.
@@ -45,6 +45,17 @@ pub(super) async fn job_ends(store: &Postgres, ids: &[JobId]) -> Result<Vec<Opti
         JobEnd::from_parts(state, columns::reason(row.get(2)), columns::failure(row.get(3)), output)
     };
     Ok(ids.iter().map(end).collect())
+}
+
+/// Which statements list and count the jobs of a filter.
+fn statements(filter: &Filter) -> (&'static str, &'static str) {
+    match filter.state {
+        _ if filter.key.is_some() => (sql::inspect::JOBS_BY_KEY, sql::inspect::COUNT_JOBS_BY_KEY),
+        Some(State::Failed | State::Cancelled) => {
+            (sql::inspect::UNSUCCESSFUL_JOBS, sql::inspect::COUNT_UNSUCCESSFUL_JOBS)
+        }
+        _ => (sql::inspect::JOBS, sql::inspect::COUNT_JOBS),
+    }
 }
 
 impl Postgres {
@@ -104,38 +115,59 @@ impl Postgres {
 
     async fn list(&self, filter: &Filter) -> Result<Vec<Summary>, Error> {
         let (state, is_ready, is_scheduled, is_parked) = columns::state_filter(filter.state);
-        let sql = match state {
-            Some(FAILED | CANCELLED) => sql::inspect::UNSUCCESSFUL_JOBS,
-            _ => sql::inspect::JOBS,
-        };
+        let Filter { kind, queue, tag, key, stage, version, top, .. } = filter;
         let before = filter.before.map(|id| id.0);
         let limit = i64::try_from(filter.limit).unwrap_or(i64::MAX);
+        let params: [Param<'_>; 14] = [
+            &SPAN,
+            &before,
+            &state,
+            &is_ready,
+            &is_scheduled,
+            kind,
+            queue,
+            tag,
+            key,
+            stage,
+            version,
+            &is_parked,
+            top,
+            &limit,
+        ];
         let conn = self.conn().await?;
-        let rows = conn
-            .read(
-                sql,
-                &[
-                    &SPAN,
-                    &before,
-                    &state,
-                    &is_ready,
-                    &is_scheduled,
-                    &filter.kind,
-                    &filter.queue,
-                    &filter.tag,
-                    &filter.key,
-                    &limit,
-                    &filter.stage,
-                    &filter.version,
-                    &is_parked,
-                ],
-            )
-            .await?;
+        let rows = conn.read(statements(filter).0, &params).await?;
         self.ensure_lanes(&conn, rows.iter().map(|row| row.get(1))).await?;
         rows.iter().map(|row| self.summary(row)).collect()
     }
 
-    async fn count_jobs(&self, cap: u64) -> Result<Vec<StateCount>, Error> {
+    async fn count_matching(&self, filter: &Filter, cap: u64) -> Result<BTreeMap<State, u64>, Error> {
+        let (state, is_ready, is_scheduled, is_parked) = columns::state_filter(filter.state);
+        let Filter { kind, queue, tag, key, stage, version, top, .. } = filter;
+        let before = None::<uuid::Uuid>;
+        let params: [Param<'_>; 13] = [
+            &SPAN,
+            &before,
+            &state,
+            &is_ready,
+            &is_scheduled,
+            kind,
+            queue,
+            tag,
+            key,
+            stage,
+            version,
+            &is_parked,
+            top,
+        ];
+        let rows = self.conn().await?.read(statements(filter).1, &params).await?;
+        let count = |row: &Row| {
+            let location = Location { is_ready: row.get(1), is_scheduled: row.get(2), is_parked: row.get(3) };
+            (row.get(0), location, row.get::<_, i64>(4) as u64)
+        };
+        Ok(columns::counts_by_state(rows.iter().map(count), cap))
+    }
+
+    async fn count_states(&self, cap: u64) -> Result<Vec<StateCount>, Error> {
         let conn = self.conn().await?;
         let rows = conn.read(sql::inspect::STATE_COUNTS, &[&i64::MAX]).await?;
         self.ensure_lanes(&conn, rows.iter().map(|row| row.get(0))).await?;
@@ -217,6 +249,10 @@ impl Inspect for Postgres {
         Box::pin(self.list(filter))
     }
 
+    fn count_jobs<'a>(&'a self, filter: &'a Filter, cap: u64) -> Fut<'a, BTreeMap<State, u64>> {
+        Box::pin(self.count_matching(filter, cap))
+    }
+
     fn history(&self, id: JobId) -> Fut<'_, Vec<Attempt>> {
         Box::pin(async move {
             let rows = self.conn().await?.read(sql::inspect::HISTORY, &[&id.0]).await?;
@@ -239,12 +275,16 @@ impl Inspect for Postgres {
         Box::pin(self.read_children(parent, after, limit))
     }
 
+    fn live_children(&self, parent: JobId, group: ChildGroup, among: usize) -> Fut<'_, Vec<Summary>> {
+        Box::pin(self.read_live_children(parent, group, among))
+    }
+
     fn holds(&self, id: JobId) -> Fut<'_, Option<Holds>> {
         Box::pin(self.read_holds(id))
     }
 
     fn state_counts(&self, cap: u64) -> Fut<'_, Vec<StateCount>> {
-        Box::pin(self.count_jobs(cap))
+        Box::pin(self.count_states(cap))
     }
 
     fn backlog(&self, cap: u64) -> Fut<'_, Vec<Backlog>> {

@@ -218,7 +218,7 @@ pub(super) async fn cancel(
     end_cancelled(tx, now, &to_end, &vec![actor; to_end.len()]).await?;
     unwind::start(tx, now, &to_unwind, &vec![unwind::cancelled(actor); to_unwind.len()]).await?;
     if !to_request.is_empty() {
-        let deadline = now.plus(grace).micros();
+        let deadline = (now + grace).micros();
         let params: [Param<'_>; 5] = [&to_request, &deadline, &actor.author, &actor.note, &tx.gate_writer];
         tx.execute(sql::control::REQUEST_CANCEL, &params).await?;
     }

@@ -40,7 +40,7 @@ pub(super) async fn poll(store: &Postgres, now: Now, limit: usize) -> Result<Pol
         return Ok(report);
     }
     let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-    let until = now.plus(POLL_LEASE);
+    let until = now + POLL_LEASE;
     let rows = conn.query(sql::poll::TAKE_DUE, &[&now.micros(), &limit, &until.micros()]).await?;
     let taken: Vec<BranchKey> = rows.iter().map(|row| (row.get(0), row.get(1))).collect();
     report.polled = taken.len();
@@ -108,7 +108,7 @@ async fn poll_branch(
     if last.recount_due(&poll) || last.search_due(&poll) {
         // All children are read now, and those of other branches may have been read before.
         let taken_until = until;
-        until = taken_until.plus(POLL_LEASE);
+        until = taken_until + POLL_LEASE;
         let params: [Param<'_>; 4] = [&key.0, &key.1, &taken_until.micros(), &until.micros()];
         if conn.execute(sql::poll::EXTEND, &params).await? == 0 {
             return Ok(());
@@ -133,7 +133,7 @@ async fn poll_branch(
     }
     let next_at = poll.next_at.map(Time::micros);
     let text = columns::poll_text(&poll);
-    let (is_live, cancel_again_at) = (poll.pending > 0, now.plus(CANCEL_AGAIN).micros());
+    let (is_live, cancel_again_at) = (poll.pending > 0, (now + CANCEL_AGAIN).micros());
     let params: [Param<'_>; 7] =
         [&key.0, &key.1, &until.micros(), &text, &is_live, &cancel_again_at, &next_at];
     let rows = conn.query(sql::poll::WRITE, &params).await?;

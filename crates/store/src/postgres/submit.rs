@@ -279,7 +279,7 @@ pub(super) fn lower_floors(store: &Postgres, now: Now, jobs: &[impl Borrow<NewJo
     let urgent = jobs.iter().map(|job| job.borrow().priority).min().unwrap_or(0);
     let now_here = now.unwrap_or_else(|| Time::from_system(std::time::SystemTime::now()));
     // The server's clock may be a little behind this one.
-    store.shared.floors.lowered(rank(now_here.minus(Duration::from_secs(1)), urgent));
+    store.shared.floors.lowered(rank(now_here - Duration::from_secs(1), urgent));
 }
 
 /// Signals without duplicates: the second of two equal ones counts as delivered before.

@@ -74,7 +74,7 @@ impl Tx<'_> {
                 merge_record,
                 seal,
                 watch.as_ref().map(columns::watch_text),
-                watch.as_ref().map(|watch| now.plus(watch.poll_interval.min).micros()),
+                watch.as_ref().map(|watch| (now + watch.poll_interval.min).micros()),
                 merged,
                 cancel_children,
                 now.micros(),

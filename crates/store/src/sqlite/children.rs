@@ -11,7 +11,8 @@ use super::{
     views::row_limit,
 };
 use crate::{
-    Branch, BranchChild, BranchChildFilter, ChildEnd, ChildPosition, ChildStates, Error, JobEnd, Summary,
+    Branch, BranchChild, BranchChildFilter, ChildEnd, ChildGroup, ChildPosition, ChildStates, Error, JobEnd,
+    Summary,
     columns::{self, CANCELLED, FAILED},
 };
 
@@ -134,6 +135,26 @@ pub(super) fn children(
     }
     children.sort_by_key(|child| child.id);
     children.truncate(limit);
+    Ok(children)
+}
+
+/// The children of a group that have not ended, newest first.
+pub(super) fn live_children(
+    tx: &Tx<'_>,
+    parent: JobId,
+    group: ChildGroup,
+    among: usize,
+) -> Result<Vec<Summary>, Error> {
+    let (branch, rev) = match group {
+        ChildGroup::Branch(branch) => (Some(branch.0), None),
+        ChildGroup::Change(rev) => (None, Some(rev.0)),
+    };
+    let mut statement = tx.prepare(sql::children::LIVE_CHILDREN)?;
+    let mut rows = statement.query(params![SPAN, parent.as_bytes(), branch, rev, row_limit(among)])?;
+    let mut children = Vec::new();
+    while let Some(row) = rows.next()? {
+        children.push(summary(tx, row)?);
+    }
     Ok(children)
 }
 

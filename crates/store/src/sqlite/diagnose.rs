@@ -86,6 +86,14 @@ impl Diagnose for Sqlite {
         Box::pin(std::future::ready(count.map(|count| count.unwrap_or(0).unsigned_abs())))
     }
 
+    fn unhandled_failures(&self, cap: u64) -> Fut<'_, u64> {
+        let cap = i64::try_from(cap).unwrap_or(i64::MAX);
+        let count = self.read_snapshot(|tx| {
+            tx.query_one(sql::diagnose::UNHANDLED_FAILURES, params![cap], |row| row.get::<_, i64>(0))
+        });
+        Box::pin(std::future::ready(count.map(|count| count.unwrap_or(0).unsigned_abs())))
+    }
+
     fn awaited_branches(&self, limit: usize) -> Fut<'_, Vec<BranchHealth>> {
         Box::pin(std::future::ready(self.branch_health(sql::diagnose::AWAITED_BRANCHES, limit)))
     }

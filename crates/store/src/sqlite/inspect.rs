@@ -14,11 +14,11 @@ use super::{
     views,
 };
 use crate::{
-    Attempt, AuditEntry, AuditFilter, Backlog, Branch, BranchChild, BranchChildFilter, ChildEnd, Error,
-    Filter, Firing, Fut, Holds, Inspect, Job, JobEnd, LimitView, Miss, QueueView, Replay, ScheduleView,
-    SchemaState, SerialView, SourceRow, StateCount, Summary, TableSource, Transition, TransitionCount,
-    WorkerView,
-    columns::{self, ALIVE, CANCELLED, FAILED},
+    Attempt, AuditEntry, AuditFilter, Backlog, Branch, BranchChild, BranchChildFilter, ChildEnd, ChildGroup,
+    Error, Filter, Firing, Fut, Holds, Inspect, Job, JobEnd, LimitView, Miss, QueueView, Replay,
+    ScheduleView, SchemaState, SerialView, SourceRow, StateCount, Summary, TableSource, Transition,
+    TransitionCount, WorkerView,
+    columns::{self, ALIVE},
 };
 
 /// By how much a priority moves a job's rank, in microseconds.
@@ -138,35 +138,69 @@ fn job(tx: &Tx<'_>, id: JobId) -> Result<Option<Job>, Error> {
     }))
 }
 
+/// Which statements list and count the jobs of a filter.
+fn statements(filter: &Filter) -> (&'static str, &'static str) {
+    match filter.state {
+        _ if filter.key.is_some() => (sql::inspect::JOBS_BY_KEY, sql::inspect::COUNT_JOBS_BY_KEY),
+        Some(State::Failed | State::Cancelled) => {
+            (sql::inspect::UNSUCCESSFUL_JOBS, sql::inspect::COUNT_UNSUCCESSFUL_JOBS)
+        }
+        _ => (sql::inspect::JOBS, sql::inspect::COUNT_JOBS),
+    }
+}
+
 fn jobs(tx: &Tx<'_>, filter: &Filter) -> Result<Vec<Summary>, Error> {
     let (state, is_ready, is_scheduled, is_parked) = columns::state_filter(filter.state);
-    let sql = match state {
-        Some(FAILED | CANCELLED) => sql::inspect::UNSUCCESSFUL_JOBS,
-        _ => sql::inspect::JOBS,
-    };
-    let mut statement = tx.prepare(sql)?;
-    let before = filter.before.map(|id| *id.as_bytes());
-    let limit = i64::try_from(filter.limit).unwrap_or(i64::MAX);
+    let Filter { kind, queue, tag, key, stage, version, top, .. } = filter;
+    let (before, limit) = (filter.before.map(|id| *id.as_bytes()), views::row_limit(filter.limit));
+    let mut statement = tx.prepare(statements(filter).0)?;
     let mut rows = statement.query(params![
         SPAN,
         before,
         state,
         is_ready,
         is_scheduled,
-        filter.kind,
-        filter.queue,
-        filter.tag,
-        filter.key,
-        limit,
+        kind,
+        queue,
+        tag,
+        key,
+        stage,
+        version,
         is_parked,
-        filter.stage,
-        filter.version,
+        top,
+        limit,
     ])?;
     let mut summaries = Vec::new();
     while let Some(row) = rows.next()? {
         summaries.push(summary(tx, row)?);
     }
     Ok(summaries)
+}
+
+fn count_jobs(tx: &Tx<'_>, filter: &Filter, cap: u64) -> Result<BTreeMap<State, u64>, Error> {
+    let (state, is_ready, is_scheduled, is_parked) = columns::state_filter(filter.state);
+    let Filter { kind, queue, tag, key, stage, version, top, .. } = filter;
+    let before = None::<[u8; 16]>;
+    let params = params![
+        SPAN,
+        before,
+        state,
+        is_ready,
+        is_scheduled,
+        kind,
+        queue,
+        tag,
+        key,
+        stage,
+        version,
+        is_parked,
+        top,
+    ];
+    let counts = tx.query_all(statements(filter).1, params, |row| {
+        let location = Location { is_ready: row.get(1)?, is_scheduled: row.get(2)?, is_parked: row.get(3)? };
+        Ok((row.get(0)?, location, row.get::<_, i64>(4)? as u64))
+    })?;
+    Ok(columns::counts_by_state(counts, cap))
 }
 
 fn history(tx: &Tx<'_>, id: JobId) -> Result<Vec<Attempt>, Error> {
@@ -290,6 +324,10 @@ impl Inspect for Sqlite {
         Box::pin(std::future::ready(self.read(|tx| jobs(tx, filter))))
     }
 
+    fn count_jobs<'a>(&'a self, filter: &'a Filter, cap: u64) -> Fut<'a, BTreeMap<State, u64>> {
+        Box::pin(std::future::ready(self.read(|tx| count_jobs(tx, filter, cap))))
+    }
+
     fn history(&self, id: JobId) -> Fut<'_, Vec<Attempt>> {
         Box::pin(std::future::ready(self.read(|tx| history(tx, id))))
     }
@@ -300,6 +338,10 @@ impl Inspect for Sqlite {
 
     fn children(&self, parent: JobId, after: Option<JobId>, limit: usize) -> Fut<'_, Vec<Summary>> {
         Box::pin(std::future::ready(self.read(|tx| children::children(tx, parent, after, limit))))
+    }
+
+    fn live_children(&self, parent: JobId, group: ChildGroup, among: usize) -> Fut<'_, Vec<Summary>> {
+        Box::pin(std::future::ready(self.read(|tx| children::live_children(tx, parent, group, among))))
     }
 
     fn holds(&self, id: JobId) -> Fut<'_, Option<Holds>> {

@@ -115,7 +115,7 @@ pub(super) fn cancel(
     }
     let claimed = (placement.id, job.epoch);
     let worker = holders(tx)?.get(&claimed).map_or(WorkerId(0), |(worker, _)| *worker);
-    let deadline_at = now.plus(grace);
+    let deadline_at = now + grace;
     let params = params![
         placement.id.as_bytes(),
         worker.0,

@@ -17,7 +17,7 @@ use crate::{
 pub(super) fn register(tx: &Tx<'_>, now: Now, worker: &NewWorker) -> Result<bool, Error> {
     let now = tx.now(now);
     tx.execute(sql::workers::DELETE_GONE, params![now.micros(), worker.id.0])?;
-    let lease_until = now.plus(worker.lease).micros();
+    let lease_until = (now + worker.lease).micros();
     let serves = serde_json::to_string(&worker.serves).expect("names and numbers are plain data");
     let params = params![worker.id.0, worker.name, worker.liveness_file, lease_until, serves];
     Ok(tx.execute(sql::workers::REGISTER, params)? == 1)
@@ -29,7 +29,7 @@ pub(super) fn renew(tx: &Tx<'_>, now: Now, request: &RenewRequest) -> Result<Ren
     for number in &request.solo_ended {
         tx.execute(sql::workers::END_SOLO, [request.worker.0, number.0])?;
     }
-    let params = params![request.worker.0, now.plus(request.lease).micros(), now.micros()];
+    let params = params![request.worker.0, (now + request.lease).micros(), now.micros()];
     let held =
         tx.query_one(sql::workers::RENEW, params, |row| Ok((row.get(0)?, row.get::<_, String>(1)?)))?;
     let Some((lapsed, claims)) = held else { return Ok(Renewal::Lost) };

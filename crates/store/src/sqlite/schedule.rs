@@ -106,7 +106,13 @@ fn fire_tick(tx: &Tx<'_>, stored: &mut Stored, tick: Time, now: Time) -> Result<
     if let (Overlap::CancelPrevious, Some(last)) = (stored.schedule.overlap, stored.last_job)
         && let Some(previous) = job_actions::read_job(tx, last)?
     {
-        job_actions::cancel(tx, now, &previous, columns::GRACE, &outcome::next_tick(&stored.schedule.name))?;
+        let _ = job_actions::cancel(
+            tx,
+            now,
+            &previous,
+            columns::GRACE,
+            &outcome::next_tick(&stored.schedule.name),
+        )?;
     }
     // Its weight was checked when the schedule was set; a burst that was lowered since is no reason to refuse it.
     let mut buckets = Buckets::new();

@@ -28,7 +28,7 @@ pub(super) fn write(tx: &Tx<'_>, now: Time, change: &Change, is_cleared: bool) -
         }
         Outcome::Cancelled(failure) => failed(tx, now, change, CANCELLED, None, failure, is_cleared),
         Outcome::Retry { after, retry_counts, failure } => {
-            retry(tx, now, change, now.plus(*after), retry_counts, failure.as_ref())
+            retry(tx, now, change, now + *after, retry_counts, failure.as_ref())
         }
         Outcome::Next => next(tx, now, change, is_cleared),
         Outcome::Wait(awaited) => wait(tx, now, change, awaited, is_cleared),

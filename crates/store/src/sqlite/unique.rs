@@ -58,7 +58,7 @@ pub(super) fn take_for(
         if let Err(outcome) = unique.conflict.resolve(id, same_input, is_running) {
             return Ok(Err(outcome));
         }
-        cancel(tx, now, holder, GRACE, &outcome::replaced(job.id))?;
+        let _ = cancel(tx, now, holder, GRACE, &outcome::replaced(job.id))?;
     }
     take(tx, kind, &unique.key, job.id)?;
     Ok(Ok(holder.map(|holder| holder.placement.id)))

@@ -210,8 +210,8 @@ async fn a_lost_child_is_redelivered_once() {
     let (store, client) = open_with_client(&fresh()).await;
     let (me, parent) = running_job(&store, 1).await;
     let spawn = with_step(change(me, &parent, Outcome::Next), spawning(true, children(10, 300)));
-    commit(&store, 1, spawn).await;
-    commit(
+    apply(&store, 1, spawn).await;
+    apply(
         &store,
         1,
         with_step(change(me, &after_step(&parent), wait_for_signal(BRANCH_SIGNAL, None)), watching(300)),
@@ -343,7 +343,7 @@ async fn a_pruned_job_leaves_no_branches_and_no_counts() {
     let (store, client) = open_with_client(&fresh()).await;
     let (me, held) = spawned(&store, 3, children(10, 3)).await;
     store.commit(at(3), &ends(me, &held[..1])).await.expect("commit");
-    act_on_job(&store, 4, 1, cancel(0)).await;
+    must_act(&store, 4, 1, cancel(0)).await;
     let prune = windlass_store::Prune {
         state: State::Cancelled,
         before: t(100),

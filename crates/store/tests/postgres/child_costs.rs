@@ -227,7 +227,7 @@ async fn polling_a_million_children() {
     let update = BranchUpdate { opened_as: Some("all".into()), watch, ..BranchUpdate::new(NO) };
     let children = vec![child(2)];
     let step = StepWrites { branches: vec![update], children, ..StepWrites::default() };
-    commit(&store, 1, with_step(change(me, &parent, wait_for_signal("go", None)), step)).await;
+    apply(&store, 1, with_step(change(me, &parent, wait_for_signal("go", None)), step)).await;
     let client = Postgres::client(&options).await.expect("connected");
     let fill = "insert into jobs (id, submitted_at, due_at, lane, kind, priority, codec, digest, input, parent, branch,
                                   spawn, item)

@@ -102,7 +102,7 @@ async fn leftovers_of_an_ended_job_are_void_after_a_retry() {
     submit(&store, &[new]).await;
     let holder = worker(&store, 1).await;
     let claimed = claim_one(&store, 1, holder, 1).await;
-    commit(&store, 2, change(holder, &claimed, failed(Reason::Stopped))).await;
+    apply(&store, 2, change(holder, &claimed, failed(Reason::Stopped))).await;
     let leftovers = format!(
         "insert into cancel_requests (job, worker, epoch, deadline_at, author) values ('{0}', 1, 0, {1}, 'before');
          insert into paused_jobs (job, at, author) values ('{0}', 0, 'before');

@@ -262,6 +262,11 @@ async fn steps_waits_and_signals_read_only_their_batch() {
         (statement("timers.lock_jobs"), children.clone()),
         (statement("reap.lock_jobs"), children.clone()),
         (statement("children.child_ends"), format!("{first}, 1, null, 100")),
+        (statement("children.live_children"), format!("1, {first}, 1, 100")),
+        (
+            statement("inspect.jobs_by_key"),
+            "1, null, null, null, null, null, null, null, 'x', null, null, null, false, 9".into(),
+        ),
         (statement("inspect.transitions"), format!("{first}, null, 100")),
         (statement("inspect.transition_counts"), "'served', 100".into()),
         (

@@ -380,7 +380,7 @@ async fn a_transaction_writes_all_parts_of_a_change() {
     assert_eq!(store.transact(at(1), reads).await.expect("rolled back"), None);
     // A paused job is halted, with everything written.
     let child = claim_one(store, 2, fixture.holder, 9).await;
-    act_on_job(store, 3, 10, JobAction::Pause).await;
+    must_act(store, 3, 10, JobAction::Pause).await;
     let halted = store.transact(at(4), fixture.insert(1, Some(step_of(fixture.holder, &child, 1)))).await;
     assert_eq!((halted.expect("halted"), fixture.rows().await), (Some(CommitOutcome::Halted), 1));
     // The parent gets a signal of the end of its child.

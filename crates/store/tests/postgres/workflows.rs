@@ -213,7 +213,7 @@ async fn a_deadline_and_a_cancel_that_meet_unwind_once() {
             .await;
         let job = claim_one(&store, 1, holder, 1).await;
         let step = StepWrites { has_undo: true, ..entry_step(0) };
-        commit(&store, 2, with_step(change(holder, &job, wait_for_signal("go", Some(secs(48)))), step)).await;
+        apply(&store, 2, with_step(change(holder, &job, wait_for_signal("go", Some(secs(48)))), step)).await;
         let fired = async {
             if run % 2 == 0 {
                 tokio::task::yield_now().await;
@@ -233,7 +233,7 @@ async fn a_deadline_and_a_cancel_that_meet_unwind_once() {
                     if job.id == id(1) {
                         break job;
                     }
-                    commit(&store, 61, change(holder, &job, done("x"))).await;
+                    apply(&store, 61, change(holder, &job, done("x"))).await;
                 };
                 assert!(unwound.unwind.is_some());
                 assert_eq!(fire_timers(&store, 500, 100).await.expired, 0, "its deadline is void");
@@ -245,7 +245,7 @@ async fn a_deadline_and_a_cancel_that_meet_unwind_once() {
             Some(_) => assert_eq!((outcome, seen.summary.state), (ControlOutcome::Done, State::Cancelled)),
             None => panic!("ended without an undo: {seen:?}"),
         }
-        act_on_job(&store, 70, 1, JobAction::Retry).await;
+        must_act(&store, 70, 1, JobAction::Retry).await;
         assert_eq!(view(&store, id(1)).await.unwind, None);
     }
 }

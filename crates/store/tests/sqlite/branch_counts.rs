@@ -171,14 +171,14 @@ async fn child_statements(count: u32) -> [u64; 2] {
     let store: Handle = Arc::new(Sqlite::open(Options::new(&path)).expect("open"));
     let (me, parent) = running_job(&store, 1).await;
     let open = StepWrites { branches: vec![opening()], ..StepWrites::default() };
-    commit(&store, 0, with_step(change(me, &parent, Outcome::Next), open)).await;
+    apply(&store, 0, with_step(change(me, &parent, Outcome::Next), open)).await;
     let mut last = store.statements();
     let mut statements_sent = || {
         let before = std::mem::replace(&mut last, store.statements());
         last - before
     };
     let step = StepWrites { children: (2..count + 2).map(child).collect(), ..StepWrites::default() };
-    commit(&store, 1, with_step(change(me, &after_step(&parent), Outcome::Next), step)).await;
+    apply(&store, 1, with_step(change(me, &after_step(&parent), Outcome::Next), step)).await;
     let spawned = statements_sent();
     let claimed = claim(&store, at(1), &claim_request(me, 2, 2_000)).await;
     statements_sent();

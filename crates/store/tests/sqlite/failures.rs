@@ -190,7 +190,7 @@ async fn a_repair_wakes_jobs_whose_wait_was_met_by_hand() {
     };
     for (n, job) in claimed.iter().enumerate() {
         let children = if n == 2 { jobs(20, 1) } else { Vec::new() };
-        commit(&store, 1, with_step(change(me, job, waits(n)), spawn_children(&children))).await;
+        apply(&store, 1, with_step(change(me, job, waits(n)), spawn_children(&children))).await;
     }
     claim(&store, at(1), &claim_request(me, 2, 9)).await;
     let conn = rusqlite::Connection::open(&path).expect("open");

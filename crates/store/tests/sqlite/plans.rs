@@ -171,13 +171,14 @@ async fn children_are_found_by_the_index_of_their_parent_and_branch() {
     let conn = Connection::open(&path).expect("open");
     for (name, sql) in sql([
         "children.children",
+        "children.live_children",
         "children.child_ends",
         "children.branch_children",
         "poll.count_children",
         "poll.find_lost",
     ]) {
         let plan = plan(&conn, sql);
-        assert!(plan.contains("USING INDEX windlass_jobs_parent (parent=? AND branch=?"), "{name}:\n{plan}");
+        assert!(plan.contains("INDEX windlass_jobs_parent (parent=? AND branch=?"), "{name}:\n{plan}");
     }
     let [(_, unsuccessful), (_, numbers), (_, due)] =
         sql(["children.unsuccessful_children", "children.branch_numbers", "poll.read_due"]);
@@ -191,6 +192,16 @@ async fn children_are_found_by_the_index_of_their_parent_and_branch() {
         plans[1].contains("SEARCH j USING COVERING INDEX windlass_jobs_parent (parent=? AND branch>?)");
     assert!(searches && !plans[1].contains("SCAN windlass_jobs"), "{}", plans[1]);
     assert!(plans[2].contains("USING INDEX windlass_branches_poll (poll_at<?)"), "{}", plans[2]);
+}
+
+#[tokio::test]
+async fn a_job_is_found_by_the_index_of_keys() {
+    let (_folder, path) = path();
+    let _store = Sqlite::open(Options::new(&path)).expect("open");
+    let conn = Connection::open(&path).expect("open");
+    let [(_, by_key)] = sql(["inspect.jobs_by_key"]);
+    let plan = plan(&conn, by_key);
+    assert!(plan.contains("SEARCH j USING INDEX windlass_jobs_key (kind=? AND key=?"), "{plan}");
 }
 
 #[tokio::test]

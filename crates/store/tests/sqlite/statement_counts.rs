@@ -205,7 +205,7 @@ async fn a_long_journal_is_read_quickly() {
     let store: Handle = Arc::new(Sqlite::open(Options::new(path)).expect("open"));
     let (me, job) = running_job(&store, 1).await;
     let entries = (0..10_000).map(|seq| entry(seq, "charge a card", "{\"amount\":100}")).collect();
-    commit(&store, 1, with_step(change(me, &job, Outcome::Next), journal_writes(entries))).await;
+    apply(&store, 1, with_step(change(me, &job, Outcome::Next), journal_writes(entries))).await;
     assert_eq!(journal(&store, 1).await.len(), 10_000);
     let reads = (0..5).map(|_| async {
         let started = std::time::Instant::now();

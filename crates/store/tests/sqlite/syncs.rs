@@ -96,7 +96,7 @@ async fn a_claim_that_charges_a_rate_limit_is_on_disk_before_its_jobs_start() {
     let store: Handle = Arc::new(Sqlite::open(Options::new(&path)).expect("open"));
     let me = worker(&store, 1).await;
     let rule = AdminAction::Limit(RateLimit::per("api", 2, secs(60)).burst(2));
-    store.control().administer(at(0), &rule, &Actor::new("someone")).await.expect("a limit");
+    let _ = store.control().administer(at(0), &rule, &Actor::new("someone")).await.expect("a limit");
     submit(&store, &[job(1)]).await;
     let claim_and_count = async |number: i64| {
         let before = syncs(&path);

@@ -118,7 +118,7 @@ async fn a_transaction_writes_all_parts_of_a_change() {
 async fn a_paused_job_is_halted_with_everything_written() {
     let (_folder, path) = super::path();
     let (store, me, job) = fixture(&path).await;
-    act_on_job(&store, 1, 1, JobAction::Pause).await;
+    must_act(&store, 1, 1, JobAction::Pause).await;
     let step = payment_step(me, &job);
     let result = transact(&store, pay_and_commit(step)).await;
     assert_eq!(result.expect("transact"), Some(CommitOutcome::Halted));

@@ -176,7 +176,7 @@ impl Lab {
     pub async fn cancel<J>(&self, job: LabJob<J>) {
         let engine = self.engine().await;
         let outcome = engine.control("lab").cancel(job.id).await;
-        outcome.unwrap_or_else(|error| panic!("a cancel in the lab: {error}"));
+        let _ = outcome.unwrap_or_else(|error| panic!("a cancel in the lab: {error}"));
     }
 
     /// Runs until every job has ended or waits for something from outside. When all jobs wait, sets the clock forward to the
@@ -187,7 +187,7 @@ impl Lab {
 
     /// Runs until this much time of the lab has passed.
     pub async fn advance(&self, span: Duration) {
-        let until = self.now().plus(span);
+        let until = self.now() + span;
         self.work(Some(until)).await;
         self.shared.set(until);
         self.work(Some(until)).await;

@@ -79,7 +79,8 @@ async fn open(url: &str) -> (Engine, Arc<Watched>) {
     let (reads, keeps_back, kept_back) = Default::default();
     let watched = Arc::new(Watched { store, reads, keeps_back, kept_back });
     let config = Config { drain: Duration::ZERO, ..Config::default() };
-    let engine = Engine::builder(url).store(Arc::clone(&watched) as Arc<dyn Store>).task::<Gated>().config(config);
+    let engine =
+        Engine::builder(url).store(Arc::clone(&watched) as Arc<dyn Store>).task::<Gated>().config(config);
     (engine.start().await.expect("started"), watched)
 }
 

@@ -97,10 +97,10 @@ async fn an_attempt_whose_claim_is_answered_late_sees_its_cancel_request(url: &s
     claims.late.store(true, Ordering::SeqCst);
     let job = submit(&test).await;
     until("the other is claimed", async || claims.claimed.load(Ordering::SeqCst) == 2).await;
-    other.control("ada").cancel_within(job, LONG).await.expect("requested");
+    other.control("ada").cancel_within(job, LONG).await.expect("requested").accepted().expect("requested");
     until("the worker has read the request", async || claims.requests_read.load(Ordering::SeqCst) > 0).await;
     // It stores one answer before it reads the next.
-    other.control("ada").cancel_within(early, LONG).await.expect("requested");
+    other.control("ada").cancel_within(early, LONG).await.expect("requested").accepted().expect("requested");
     reaches(&other, early, State::Cancelled).await;
     claims.late.store(false, Ordering::SeqCst);
     until("it starts", async || !started(&test).is_empty()).await;
@@ -120,7 +120,7 @@ async fn an_attempt_that_waits_for_a_suspect_sees_its_cancel_request(url: &str) 
     until("the suspect runs", async || !started(&first).is_empty()).await;
     let job = engine.submit(Listens { test: second.clone(), runs: LONG }).await.expect("submitted").id();
     reaches(&other, job, State::Running).await;
-    engine.control("ada").cancel_within(job, LONG).await.expect("requested");
+    engine.control("ada").cancel_within(job, LONG).await.expect("requested").accepted().expect("requested");
     reaches(&other, suspect, State::Done).await;
     reaches(&other, job, State::Cancelled).await;
     assert_eq!(started(&second), [true], "it sees the request as it starts");
@@ -138,7 +138,7 @@ async fn an_attempt_of_a_worker_that_stops_sees_its_cancel_request(url: &str) {
     let stopping = engine.clone();
     let stopping = tokio::spawn(async move { stopping.stop().await });
     tokio::task::yield_now().await;
-    other.control("ada").cancel_within(job, LONG).await.expect("requested");
+    other.control("ada").cancel_within(job, LONG).await.expect("requested").accepted().expect("requested");
     reaches(&other, job, State::Cancelled).await;
     assert_eq!(stopping.await.expect("stopped"), 0, "nothing was given up");
 }

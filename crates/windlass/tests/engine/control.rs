@@ -9,7 +9,7 @@ use std::{
 };
 
 use windlass::{
-    CatchUp, ControlOutcome, Overlap, State, Unit,
+    CatchUp, Cause, ControlOutcome, Error, JobAction, Overlap, State, Unit,
     prelude::*,
     store::{AuditFilter, Filter},
 };
@@ -29,6 +29,7 @@ crate::on_both_stores!(
     a_failed_job_is_retried_with_its_counters_reset,
     bulk_operations_can_be_previewed_and_are_in_the_audit_log,
     cancelling_a_parent_cancels_its_children,
+    an_action_on_an_unknown_job_is_an_error,
     pruning_keeps_children_of_open_parents_and_holders_of_unique_names,
 );
 
@@ -141,7 +142,13 @@ async fn a_cancelled_job_that_blocks_its_thread_is_ended_by_the_store(url: &str)
         runtime.block_on(async {
             let operator = Engine::open(&url).await.expect("opened");
             let grace = Duration::from_millis(100);
-            operator.control("ada").cancel_within(id, grace).await.expect("cancel");
+            operator
+                .control("ada")
+                .cancel_within(id, grace)
+                .await
+                .expect("cancel")
+                .accepted()
+                .expect("cancel");
             until("its grace period is over", async || {
                 operator.store().fire_timers(None, 10).await.expect("due");
                 state(&operator, id).await == State::Cancelled
@@ -159,17 +166,17 @@ async fn a_cancelled_job_that_blocks_its_thread_is_ended_by_the_store(url: &str)
 async fn a_paused_queue_runs_nothing_until_it_is_resumed(url: &str) {
     let engine = start(url).await;
     let ops = engine.control("ada").note("the printer is out of paper");
-    assert_eq!(ops.pause_queue("default").await.expect("pause"), ControlOutcome::Done);
-    assert!(matches!(ops.pause_queue("default").await.expect("pause"), ControlOutcome::Already(_)));
+    assert!(ops.pause_queue("default").await.expect("pause"));
+    assert!(!ops.pause_queue("default").await.expect("pause"), "it is paused already");
     // Several at once, which are not claimed at submit: a pause concerns claims.
     let jobs: Vec<Play> = (0..20).map(|n| Play::Note { name: name("paused", url), n, millis: 0 }).collect();
     let submitted = engine.submit_all(jobs).await.expect("submitted");
     tokio::time::sleep(Duration::from_millis(300)).await;
     assert!(noted(&name("paused", url)).is_empty(), "nothing was claimed");
     let why = engine.why(submitted[3].id).await.expect("why").expect("the job exists");
-    assert_eq!(why.cause, "queue_paused");
+    assert_eq!(why.cause, Cause::QueuePaused);
     assert!(why.because.contains("ada") && why.because.contains("out of paper"), "{}", why.because);
-    assert_eq!(ops.resume_queue("default").await.expect("resume"), ControlOutcome::Done);
+    assert!(ops.resume_queue("default").await.expect("resume"));
     for job in submitted {
         let done: u64 = engine.result(job.id).await.expect("it runs");
         assert!(done < 20);
@@ -204,9 +211,15 @@ async fn a_job_of_a_serial_key_that_ends_lets_the_next_one_run(url: &str) {
     let next = engine.submit(Play::Note { name: name("next", url), n: 1, millis: 0 }).serial("k");
     let next = next.await.expect("submitted");
     let why = engine.why(next.id()).await.expect("why").expect("the job exists");
-    assert_eq!(why.cause, "serial");
+    assert_eq!(why.cause, Cause::Serial);
     assert!(why.because.contains(&stuck.id().to_string()), "{}", why.because);
-    engine.control("ada").cancel_within(stuck.id(), Duration::ZERO).await.expect("cancel");
+    engine
+        .control("ada")
+        .cancel_within(stuck.id(), Duration::ZERO)
+        .await
+        .expect("cancel")
+        .accepted()
+        .expect("cancel");
     assert_eq!(next.result().await.expect("done"), 1);
     engine.stop().await;
 }
@@ -218,7 +231,7 @@ async fn a_rate_limit_holds_and_can_be_raised_while_jobs_wait(url: &str) {
     assert!(unknown.contains("does not exist") && unknown.contains("limits set"), "{unknown}");
     // One an hour, two at once: the third waits.
     let slow = RateLimit::per("api", 1, Duration::from_secs(3_600)).burst(2);
-    assert_eq!(ops.set_limit(slow).await.expect("set"), ControlOutcome::Done);
+    assert!(ops.set_limit(slow).await.expect("set"));
     let heavy = engine.submit(Play::Listen).rate(RateCharge::new("api").weight(3)).await;
     assert!(heavy.err().expect("refused").to_string().contains("burst of 2"));
     let log = name("rate", url);
@@ -231,8 +244,8 @@ async fn a_rate_limit_holds_and_can_be_raised_while_jobs_wait(url: &str) {
     tokio::time::sleep(Duration::from_millis(200)).await;
     assert_eq!(noted(&log).len(), 2, "no more than the burst");
     let why = engine.why(jobs[5].id()).await.expect("why").expect("the job exists");
-    assert_eq!(why.cause, "rate", "{}", why.because);
-    assert_eq!(ops.set_limit(RateLimit::per_second("api", 1_000)).await.expect("set"), ControlOutcome::Done);
+    assert_eq!(why.cause, Cause::Rate, "{}", why.because);
+    assert!(ops.set_limit(RateLimit::per_second("api", 1_000)).await.expect("set"));
     for job in &jobs {
         job.result().await.expect("done");
     }
@@ -248,11 +261,8 @@ async fn schedules_fire_and_their_jobs_know_the_tick(url: &str) {
         let scheduling = engine.schedule("tick", every.clone(), play);
         scheduling.overlap(Overlap::Allow).catch_up(CatchUp::All { window: Duration::from_secs(60) })
     };
-    assert_eq!(scheduling(play.clone()).await.expect("made"), ControlOutcome::Done);
-    assert!(
-        matches!(scheduling(play).await.expect("made"), ControlOutcome::Already(_)),
-        "repeated at every start of a program"
-    );
+    assert!(scheduling(play.clone()).await.expect("made"), "it is new");
+    assert!(!scheduling(play).await.expect("made"), "repeated at every start of a program");
     until("three ticks", async || noted(&log).len() >= 3).await;
     let mut ticks = noted(&log);
     assert!(ticks.iter().all(|tick| tick % 1_000_000 == 0), "on the grid: {ticks:?}");
@@ -348,6 +358,30 @@ async fn cancelling_a_parent_cancels_its_children(url: &str) {
     assert_eq!(state(&engine, other.id()).await, State::Ready);
 }
 
+async fn an_action_on_an_unknown_job_is_an_error(url: &str) {
+    let engine = Engine::open(url).await.expect("opened");
+    let (ops, unknown) = (engine.control("ada"), engine.new_id());
+    let is_error = |what: &str, answer: Result<(), Error>| {
+        assert!(matches!(answer, Err(Error::NoSuchJob(id)) if id == unknown), "{what}: {answer:?}");
+    };
+    is_error("cancel", ops.cancel(unknown).await.map(drop));
+    is_error("pause", ops.pause(unknown).await.map(drop));
+    is_error("resume", ops.resume(unknown).await.map(drop));
+    is_error("retry", ops.retry(unknown).await.map(drop));
+    is_error("priority", ops.priority(unknown, 3).await.map(drop));
+    is_error("drop a signal", ops.drop_signal(unknown, 1).await.map(drop));
+    is_error("cancel with children", ops.cancel_with_children(unknown, Duration::ZERO).await.map(drop));
+    let outcomes = ops.act_on(&[unknown], JobAction::Pause).await.expect("acted");
+    assert_eq!(outcomes, [ControlOutcome::Unknown], "of several jobs some may exist");
+    // A refusal of a job that exists is an outcome, and an error if that is asked for.
+    let job = engine.submit(Play::Listen).await.expect("submitted").id();
+    ops.cancel(job).await.expect("cancel").accepted().expect("cancelled");
+    ops.cancel(job).await.expect("cancel").accepted().expect("it is so already");
+    let refused = ops.pause(job).await.expect("pause").accepted().expect_err("refused").to_string();
+    assert!(refused.contains("retry it first to pause it"), "{refused}");
+    assert!(engine.inspect().audit(&AuditFilter::default()).await.expect("audit").len() == 1, "one change");
+}
+
 async fn pruning_keeps_children_of_open_parents_and_holders_of_unique_names(url: &str) {
     let engine = start(url).await;
     let quick = |n| Play::Note { name: name("prune", url), n, millis: 0 };
@@ -371,7 +405,7 @@ async fn pruning_keeps_children_of_open_parents_and_holders_of_unique_names(url:
         ops.prune(State::Running, Duration::ZERO, None, |_| true).await.is_err(),
         "unfinished jobs are never pruned"
     );
-    ops.cancel_within(parent.id(), Duration::ZERO).await.expect("cancel");
+    ops.cancel_within(parent.id(), Duration::ZERO).await.expect("cancel").accepted().expect("cancel");
     reaches(&engine, parent.id(), State::Cancelled).await;
     tokio::time::sleep(Duration::from_millis(5)).await;
     let pruned = ops.prune(State::Done, Duration::ZERO, None, |_| true).await.expect("prune");

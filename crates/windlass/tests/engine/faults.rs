@@ -117,7 +117,13 @@ async fn a_worker_needs_no_gates_to_work(url: &str) {
     until("jobs are claimed", async || engine.counts().started == 1).await;
     let later = other.submit(Quick).delay(Duration::from_millis(100)).await.expect("submitted");
     reaches(&other, later.id(), State::Done).await;
-    other.control("ada").cancel_within(job.id(), Duration::from_secs(3_600)).await.expect("requested");
+    other
+        .control("ada")
+        .cancel_within(job.id(), Duration::from_secs(3_600))
+        .await
+        .expect("requested")
+        .accepted()
+        .expect("requested");
     reaches(&other, job.id(), State::Cancelled).await;
     engine.stop().await;
 }

@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use windlass::{ChildResult, Config, Delivery, Error, MachineCx, Reason, State, prelude::*};
+use windlass::{Cause, ChildResult, Config, Delivery, Error, MachineCx, Reason, State, prelude::*};
 
 use crate::{
     common::{reaches, state},
@@ -305,7 +305,7 @@ async fn a_signal_wakes_a_parked_machine(url: &str) {
     let job = engine.submit(wait(&["go"], false, None, "")).await.expect("submitted");
     reaches(&engine, job.id(), State::Waiting).await;
     let why = engine.why(job.id()).await.expect("why").expect("the job exists");
-    assert_eq!(why.cause, "signal", "{why:?}");
+    assert_eq!(why.cause, Cause::Signal, "{why:?}");
     assert_eq!(engine.signal(job.id(), "other", 1).await.expect("sent"), Delivery::Delivered);
     assert_eq!(state(&engine, job.id()).await, State::Waiting, "a signal of another name does not wake it");
     job.signal("go", vec![1, 2]).await.expect("sent");
@@ -466,7 +466,7 @@ async fn a_signal_that_cannot_be_delivered_is_an_error_that_says_why(url: &str) 
     }
     let full = engine.signal(job.id(), "go", 1).await.expect_err("full").to_string();
     assert!(full.contains("is full: 1000 signals wait") && full.contains("windlass why"), "{full}");
-    engine.control("ada").cancel(job.id()).await.expect("cancelled");
+    engine.control("ada").cancel(job.id()).await.expect("cancelled").accepted().expect("cancelled");
     let ended = engine.signal(job.id(), "go", 1).await.expect_err("ended").to_string();
     assert!(ended.contains("is cancelled: it takes no more signals; retry it first"), "{ended}");
     engine.stop().await;
@@ -539,7 +539,7 @@ async fn a_machine_sleeps(url: &str) {
     let job = engine.submit(Act::Nap { millis: 300 }).await.expect("submitted");
     reaches(&engine, job.id(), State::Waiting).await;
     let why = engine.why(job.id()).await.expect("why").expect("the job exists");
-    assert_eq!(why.cause, "asleep", "{why:?}");
+    assert_eq!(why.cause, Cause::Asleep, "{why:?}");
     assert_eq!(job.result().await.expect("done"), ["rescued"]);
     assert_eq!(transitions(&engine, job.id()).await, ["Nap wait Rescued", "Rescued done -"]);
     engine.stop().await;
@@ -601,7 +601,13 @@ async fn a_machine_of_many_steps_yields_its_slot_to_others(url: &str) {
         !state(&engine, long.id()).await.is_final(),
         "the short one passed the long one on its only slot"
     );
-    engine.control("ada").cancel_within(long.id(), Duration::ZERO).await.expect("cancelled");
+    engine
+        .control("ada")
+        .cancel_within(long.id(), Duration::ZERO)
+        .await
+        .expect("cancelled")
+        .accepted()
+        .expect("cancelled");
     engine.stop().await;
 }
 
@@ -611,14 +617,14 @@ async fn a_paused_machine_stops_after_its_step(url: &str) {
     let slow = Act::Slow { left: 60, millis: 20, log: log.clone() };
     let job = engine.submit(slow).await.expect("submitted");
     reaches(&engine, job.id(), State::Running).await;
-    engine.control("ada").pause(job.id()).await.expect("paused");
+    engine.control("ada").pause(job.id()).await.expect("paused").accepted().expect("paused");
     reaches(&engine, job.id(), State::Ready).await;
     let steps = noted(&log).len();
     assert!(steps < 60, "it did not run to its end");
     tokio::time::sleep(Duration::from_millis(100)).await;
     assert_eq!(noted(&log).len(), steps, "no step runs");
-    assert_eq!(engine.why(job.id()).await.expect("why").expect("the job exists").cause, "paused");
-    engine.control("ada").resume(job.id()).await.expect("resumed");
+    assert_eq!(engine.why(job.id()).await.expect("why").expect("the job exists").cause, Cause::Paused);
+    engine.control("ada").resume(job.id()).await.expect("resumed").accepted().expect("resumed");
     job.result().await.expect("done");
     assert_eq!(noted(&log).len(), 61, "each step ran once");
     engine.stop().await;
@@ -630,7 +636,13 @@ async fn a_cancelled_machine_ends_between_its_steps(url: &str) {
     let slow = Act::Slow { left: 1_000, millis: 10, log: log.clone() };
     let job = engine.submit(slow).await.expect("submitted");
     reaches(&engine, job.id(), State::Running).await;
-    engine.control("ada").cancel_within(job.id(), Duration::from_secs(600)).await.expect("requested");
+    engine
+        .control("ada")
+        .cancel_within(job.id(), Duration::from_secs(600))
+        .await
+        .expect("requested")
+        .accepted()
+        .expect("requested");
     let Err(JobError::Cancelled(_)) = job.result().await else { panic!("it is cancelled") };
     assert!(noted(&log).len() < 1_000);
     engine.stop().await;

@@ -40,3 +40,4 @@ mod typed_signals;
 mod undecodable_rows;
 mod unreadable_signals;
 mod versions;
+mod why_children;

@@ -176,7 +176,7 @@ async fn a_destructor_that_panics_does_not_keep_its_job(url: &str) {
     let job = engine.submit(PanicsOnDrop).await.expect("submitted");
     until("it runs", async || engine.counts().started == 1).await;
     let cancelled = engine.control("ada").cancel_within(job.id(), Duration::from_millis(50)).await;
-    cancelled.expect("cancel requested");
+    cancelled.expect("cancel requested").accepted().expect("cancel requested");
     until("no claim is left", async || {
         let seen = engine.inspect().job(job.id()).await.expect("read").expect("the job exists");
         let workers = engine.inspect().workers().await.expect("workers");

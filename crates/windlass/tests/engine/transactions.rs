@@ -153,7 +153,7 @@ async fn the_documented_insert_submits_a_job() {
                values (?1, 'confirm', 'default', 'order-9', -5, ?2, ?3, '[\"shop\"]', '{\"from\": \"web\"}',
                        '{\"serial\": {\"key\": \"customer-1\"}}', '{\"order\": 9}')";
     let (id, now) = (engine.new_id(), engine.inspect().clock().await.expect("the clock"));
-    let deadline = now.plus(Duration::from_secs(60));
+    let deadline = now + Duration::from_secs(60);
     connection.execute(all, (id.to_string(), now.micros(), deadline.micros())).expect("inserted");
     engine.poke();
     assert_eq!(engine.result::<i64>(id).await.expect("done"), 9);

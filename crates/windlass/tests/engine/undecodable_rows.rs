@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, sync::Mutex};
 
 use windlass::{
-    ControlOutcome, JobError,
+    Cause, ControlOutcome, JobError,
     model::{Reason, Settings},
     prelude::*,
 };
@@ -56,7 +56,7 @@ async fn a_job_whose_row_cannot_be_decoded_fails_alone(url: &str) {
     let sound = submitter.submit(Echo { n: 8, url: url.into() }).await.expect("submitted");
     write_settings(url, broken.id(), r#"{"retry":"#).await;
     let why = submitter.operator().why(broken.id()).await.expect("read").expect("exists");
-    assert_eq!(why.cause, "undecodable");
+    assert_eq!(why.cause, Cause::Undecodable);
     assert!(
         why.because.starts_with("It fails when it is claimed next, because the column settings of its row")
     );

@@ -1,6 +1,6 @@
 //! Signals that a job cannot decode: they are marked unreadable, and the job continues to wait.
 
-use windlass::{Builder, ControlOutcome, MachineCx, State, model::Signal, prelude::*};
+use windlass::{Builder, Cause, ControlOutcome, MachineCx, State, model::Signal, prelude::*};
 
 use crate::{
     common::{Reversed, until},
@@ -168,7 +168,7 @@ async fn an_unreadable_signal_is_not_in_the_journal(url: &str) {
             journal.iter().any(|entry| String::from_utf8_lossy(&entry.payload.bytes).contains("seven"));
         assert!(!is_recorded, "{how}: {journal:?}");
         let reason = engine.why(job.id()).await.expect("read").expect("the job exists");
-        assert_eq!(reason.cause, "signal", "{how}: {reason:?}");
+        assert_eq!(reason.cause, Cause::Signal, "{how}: {reason:?}");
         assert!(reason.also.iter().any(|also| also.contains("is unreadable: it does not")), "{reason:?}");
         job.signal("n", 7).await.expect("sent");
         assert_eq!(result(&engine, job.id()).await, Ok(7), "{how}");

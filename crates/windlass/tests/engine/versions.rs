@@ -1,6 +1,6 @@
 //! Versions of a machine: served side by side, changed without a new version, and migrated.
 
-use windlass::{MachineCx, Reason, State, prelude::*};
+use windlass::{Cause, MachineCx, Reason, State, prelude::*};
 
 use crate::{
     common::{reaches, state},
@@ -103,7 +103,7 @@ async fn a_stage_that_does_not_decode_fails_only_its_job_and_can_be_migrated(url
     let waiting = old.submit(Old::Begin { value: 3 }).await.expect("submitted");
     let engine = Engine::builder(url).machine::<New>().start().await.expect("started");
     let why = engine.why(waiting.id()).await.expect("why").expect("the job exists");
-    assert_eq!(why.cause, "version_unserved", "{why:?}");
+    assert_eq!(why.cause, Cause::VersionUnserved, "{why:?}");
     assert!(why.hint.contains("migrate their state"), "{why:?}");
     let ops = engine.control("ada");
     let dry = ops.migrate(newer).dry_run().await.expect("a dry run");
@@ -111,7 +111,7 @@ async fn a_stage_that_does_not_decode_fails_only_its_job_and_can_be_migrated(url
     assert_eq!(dry.refusals, [(unlucky.id(), "13 is unlucky".to_owned())]);
     assert_eq!(
         engine.why(waiting.id()).await.expect("why").expect("the job exists").cause,
-        "version_unserved"
+        Cause::VersionUnserved
     );
     let done = ops.migrate(newer).run(|_| true).await.expect("migrated");
     assert_eq!((done.migrated, done.refused), (3, 1));

@@ -97,7 +97,7 @@ async fn measure(url: &str) -> (Vec<Duration>, Duration) {
             serde_json::from_slice(&entry(CallEvent::Begun).expect("begun").payload.bytes).expect("a time");
         let woke = entry(CallEvent::Done).expect("over").at;
         assert!(woke >= due, "none wakes early: {woke} is before {due}");
-        late.push(woke.since(due));
+        late.push(woke - due);
     }
     late.sort();
     let began = Instant::now();

@@ -450,7 +450,7 @@ impl Producer {
     /// Returns when a child starts, by the number of children that were spawned before it.
     fn when(&self, spawned: u64, started: Time) -> When {
         match self.plan.per_second {
-            Some(rate) => When::At(started.plus(Duration::from_secs_f64(spawned as f64 / rate))),
+            Some(rate) => When::At(started + Duration::from_secs_f64(spawned as f64 / rate)),
             None => When::Now,
         }
     }

@@ -59,7 +59,7 @@ impl MachineCx {
         };
         match record.verdict {
             Some(MergeVerdict::Met(merged)) => Ok(merged),
-            Some(MergeVerdict::Failed(why)) => Err(Failure::stop(why).class("merge")),
+            Some(MergeVerdict::Failed(why)) => Err(Failure::stop(why).class(class::MERGE)),
             Some(MergeVerdict::Timeout(why)) => Err(Failure::stop(why).class(class::TIMEOUT)),
             None => Ok(Merged::new(
                 self.id(),
@@ -362,7 +362,7 @@ pub(super) async fn poll_merge(
             let branches = wanted.iter().zip(watches).map(update).collect();
             let consumed = attempt.job.inbox.iter().map(|signal| signal.number).collect();
             let step = StepWrites { consumed, branches, ..StepWrites::default() };
-            let timeout = until.map(|until| until.since(now));
+            let timeout = until.map(|until| until - now);
             return Ok(Some(StepResult::Commit {
                 step: Some(Box::new(step)),
                 outcome: Outcome::Wait(wait(timeout)),

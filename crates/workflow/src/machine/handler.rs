@@ -97,6 +97,17 @@ impl<M: Machine> Handler for MachineHandler<M> {
         state::<M>(attempt).ok()?.1.backoff(failure, nth)
     }
 
+    fn check_input(&self, input: &[u8]) -> Result<(), String> {
+        let known = || stage::variants::<M>().unwrap_or_default().join(", ");
+        match stage::split(input) {
+            Some((name, data)) => match stage::decode::<M>(&name, data) {
+                Ok(_) => Ok(()),
+                Err(error) => Err(format!("{error}; its states are {}", known())),
+            },
+            None => Err(format!("it is not a state, {{\"Variant\": data}}; its states are {}", known())),
+        }
+    }
+
     fn rescue(&self, attempt: Arc<Attempt>, failure: &Failure) -> Option<Running> {
         let (_, state) = state::<M>(&attempt).ok()?;
         let (cx, failure) = (self.cx(attempt), failure.clone());

@@ -214,7 +214,7 @@ impl Driver {
     async fn wait(&mut self, until: Option<Time>, reads_inbox: bool) -> Event {
         let attempt = Arc::clone(self.attempt());
         let (now, env) = (self.core.now(), self.core.services.env.clone());
-        let mut sleep_for = until.map(|until| until.since(now));
+        let mut sleep_for = until.map(|until| until - now);
         if reads_inbox {
             // A fixed time, so that bodies that wake often cannot postpone it.
             let read_at = *self.next_inbox_read.get_or_insert_with(|| env.instant() + INBOX_INTERVAL);

@@ -53,6 +53,10 @@ impl<W: Workflow> Handler for WorkflowHandler<W> {
         // A panic in there must not lose the failure that is to be retried.
         catch_unwind(AssertUnwindSafe(retry)).ok().flatten().unwrap_or_else(|| Policy::default().retry)
     }
+
+    fn check_input(&self, input: &[u8]) -> Result<(), String> {
+        serde_json::from_slice::<W>(input).map(drop).map_err(|error| error.to_string())
+    }
 }
 
 async fn run<W: Workflow>(

@@ -318,7 +318,7 @@ fn apply_report(step: &RawStep<'_>, id: usize, result: Vec<u8>) {
         }
         ReportDecision::Failed(why) => {
             update(&merged);
-            core.fail_or_retry_call(id, Failure::stop(why).class("merge"), &Retry::never());
+            core.fail_or_retry_call(id, Failure::stop(why).class(class::MERGE), &Retry::never());
         }
         ReportDecision::Wait(_) if deadline.is_some_and(|deadline| deadline <= core.now()) => {
             update(&merged);

@@ -266,7 +266,7 @@ impl<'f> RawStep<'f> {
             let failure = Failure::stop(text).class(class::TIMEOUT);
             return self.core.fail_or_retry_call(id, failure, &Retry::never());
         }
-        let next = self.every.map(|every| now.plus(every));
+        let next = self.every.map(|every| now + every);
         let due = [next, deadline].into_iter().flatten().min();
         self.core.wait_again(
             id,

@@ -90,7 +90,7 @@ impl Driver {
         let tries = undo_of(&undo.ident);
         let tried = self.core.lock().journal.calls.of(&tries).and_then(|recorded| recorded.tried.clone());
         if let Some(tried) = &tried
-            && let remaining = tried.next_at.since(self.core.now())
+            && let remaining = tried.next_at - self.core.now()
             && !remaining.is_zero()
         {
             return Ok(UndoOutcome::AttemptOver(self.park_for(remaining)?));
@@ -131,7 +131,7 @@ impl Driver {
                 match decide_retry(&failure, &undo.retry, backoff, &retry_counts, random) {
                     RetryDecision::Retry { after, retry_counts } => {
                         let tried =
-                            RetryState { tries: before + 1, retry_counts, next_at: now.plus(after), failure };
+                            RetryState { tries: before + 1, retry_counts, next_at: now + after, failure };
                         let payload = Payload::json(serde_json::to_vec(&tried).unwrap_or_default());
                         {
                             let state = &mut *self.core.lock();

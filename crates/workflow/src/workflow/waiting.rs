@@ -38,7 +38,7 @@ impl RunState {
         let wait = match &call.start {
             Start::Body { within } => {
                 if let (Some(within), None) = (within, begun) {
-                    begins_due(now.plus(*within));
+                    begins_due(now + *within);
                 }
                 retry_at.filter(|at| *at > now).map(|at| CallWait {
                     due_at: Some(at),
@@ -49,7 +49,7 @@ impl RunState {
             Start::At(moment) => {
                 let due = due.unwrap_or_else(|| {
                     begins_due(match *moment {
-                        Moment::In(span) => now.plus(span),
+                        Moment::In(span) => now + span,
                         Moment::At(at) => at,
                     })
                 });
@@ -59,7 +59,7 @@ impl RunState {
                 Some(CallWait { due_at: Some(*due), unrecorded: true, ..CallWait::default() })
             }
             Start::Signal { awaited, timeout } => {
-                let due_at = timeout.map(|timeout| due.unwrap_or_else(|| begins_due(now.plus(timeout))));
+                let due_at = timeout.map(|timeout| due.unwrap_or_else(|| begins_due(now + timeout)));
                 Some(CallWait { due_at, signal: Some(awaited.clone()), ..CallWait::default() })
             }
             Start::CancelScope => {
@@ -254,7 +254,7 @@ impl RunState {
                     let text = format!(
                         "the child {child} does not exist: another job has its key or its unique name, or it was pruned"
                     );
-                    self.fail(id, Failure::stop(text).class("child"), Reason::Stopped, now);
+                    self.fail(id, Failure::stop(text).class(class::CHILD), Reason::Stopped, now);
                 }
             }
         }
@@ -280,7 +280,7 @@ impl RunState {
             )));
         }
         let due = self.calls.waits().filter_map(|wait| wait.due_at).min();
-        let timeout = due.map(|due| due.since(now).max(Duration::from_micros(1)));
+        let timeout = due.map(|due| (due - now).max(Duration::from_micros(1)));
         Ok(Wait { condition: WaitCondition::Signals { names, needs: 1 }, timeout })
     }
 }

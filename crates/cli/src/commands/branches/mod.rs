@@ -22,7 +22,7 @@ const LIMIT: u32 = 20;
 /// With --children it lists their children instead, including those that are packed into blocks.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// The job: its id, its key, or its name as a child of a branch
+    /// The job: its id, kind/key, its key, or its name as a child of a branch
     job: String,
     /// Only the branch of this name
     #[arg(long, value_name = "NAME")]

@@ -27,7 +27,7 @@ mod workflow;
 #[derive(clap::Args)]
 #[command(group(clap::ArgGroup::new("which").args(["job", "kind"]).required(true)))]
 pub(crate) struct Args {
-    /// The job: its id, its key, or its name as a child of a branch
+    /// The job: its id, kind/key, its key, or its name as a child of a branch
     job: Option<String>,
     /// All jobs of this kind, instead of one job
     #[arg(long)]

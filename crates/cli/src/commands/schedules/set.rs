@@ -72,13 +72,19 @@ pub(super) async fn run(args: Args, program: &Program) -> anyhow::Result<ExitCod
             settings.serial = args.flow_control.serial().map(Box::new);
             settings.rate = args.flow_control.charge().map(Box::new);
         });
+    if args.version.any_kind {
+        schedule = schedule.unchecked();
+    }
     if let Some(queue) = &args.queue {
         schedule = schedule.queue(queue);
     }
     for tag in &args.tag {
         schedule = schedule.tag(tag);
     }
-    let outcome = args.actor.schedules(schedule).await?;
+    let outcome = match args.actor.schedules(schedule).await? {
+        true => ControlOutcome::Done,
+        false => ControlOutcome::Already("it is so already".into()),
+    };
     let now = engine.inspect().clock().await?;
     let done = match args.calendar.next_after(now) {
         Some(at) if outcome == ControlOutcome::Done => {

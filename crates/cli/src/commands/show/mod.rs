@@ -10,20 +10,19 @@ use anyhow::bail;
 use windlass::{
     State, States, Time,
     model::{Payload, Settings},
-    operate::views::{self, JobView},
+    operate::{
+        Found,
+        views::{self, JobView},
+    },
     store::{Attempt, CancelHold, Holds, Job},
 };
 
-use crate::{
-    durations, out, outcome,
-    program::Program,
-    resolve::{self, Resolved},
-};
+use crate::{durations, out, outcome, program::Program, resolve};
 
 /// Show everything about one job
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// The job: its id, its key, or its name as a child of a branch, like 'orders$days$day_7'
+    /// The job: its id, kind/key, its key, or its name as a child of a branch, like 'orders$days$day_7'
     id: String,
     /// Show all entries of a workflow's journal, not only the last 50
     #[arg(long)]
@@ -40,12 +39,12 @@ pub(crate) async fn run(args: Args, program: &Program) -> anyhow::Result<ExitCod
     let engine = program.reader().await?;
     let operator = engine.operator();
     let id = match resolve::job_or_item(&args.id, &engine, program).await? {
-        Resolved::Job(id) => id,
-        Resolved::Packed(item) if args.json => {
+        Found::Job(id) => id,
+        Found::Packed(item) if args.json => {
             out::print_json(&item)?;
             return Ok(ExitCode::SUCCESS);
         }
-        Resolved::Packed(item) => {
+        Found::Packed(item) => {
             out::print(&branch::item_page(&item, engine.inspect(), program).await?)?;
             return Ok(ExitCode::SUCCESS);
         }
@@ -280,7 +279,7 @@ pub(crate) fn payload(payload: &Payload) -> String {
 
 fn attempts(history: &[Attempt], now: Time) -> String {
     let attempt = |(number, attempt): (usize, &Attempt)| {
-        let took = durations::format(attempt.ended_at.since(attempt.started_at));
+        let took = durations::format(attempt.ended_at - attempt.started_at);
         format!(
             "{:>2}  {} ({}), {took}, worker {}\n    {}\n",
             number + 1,

@@ -45,7 +45,7 @@ fn rows(workflow: &Journal) -> Vec<Vec<String>> {
     let row = |entry: &EntryView| {
         let since = previous_at
             .replace(entry.at)
-            .map(|previous| format!("+{}", durations::format(entry.at.since(previous))));
+            .map(|previous| format!("+{}", durations::format(entry.at - previous)));
         let key = entry.key.as_ref().map(|key| format!("[{key}]")).unwrap_or_default();
         vec![
             entry.seq.to_string(),

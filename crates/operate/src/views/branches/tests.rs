@@ -31,8 +31,8 @@ fn parent(state: State) -> Summary {
 
 fn branch(name: &str, spawned: i64, (done, failed, cancelled): (i64, i64, i64)) -> Branch {
     let poll = BranchPoll {
-        at: Some(NOW.minus(seconds(3))),
-        next_at: Some(NOW.plus(seconds(17))),
+        at: Some(NOW - seconds(3)),
+        next_at: Some(NOW + seconds(17)),
         interval: 20.0,
         polls: 12,
         never_started: 400_000,
@@ -52,7 +52,7 @@ fn branch(name: &str, spawned: i64, (done, failed, cancelled): (i64, i64, i64)) 
         counts: BranchCounts { started: done, done, failed, cancelled },
         watch: None,
         merge_record: serde_json::to_string(&Merge::all()).ok(),
-        opened_at: NOW.minus(seconds(60)),
+        opened_at: NOW - seconds(60),
         merged_at: None,
         poll,
     }
@@ -73,7 +73,7 @@ fn orphaned_cancelling_full_and_overdue_branches_have_notes() {
     let cancelling = notes(Branch { cancels_children: true, ..branch("a", 10, (9, 0, 0)) }, State::Cancelled);
     assert_eq!(cancelling, "cancelling: 1 child is being cancelled");
     let mut late = branch("a", 10, (0, 0, 0));
-    late.poll.next_at = Some(NOW.minus(seconds(300)));
+    late.poll.next_at = Some(NOW - seconds(300));
     assert!(notes(late, State::Waiting).starts_with("overdue: workers should have polled it 5m ago"));
     let watch = BranchWatch { ended: Some(7), ..BranchWatch::default() };
     let full = Branch { watch: Some(watch), sealed: false, merge_record: None, ..branch("a", 10, (4, 0, 0)) };

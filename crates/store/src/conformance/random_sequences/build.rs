@@ -50,9 +50,9 @@ pub(super) fn job(draft: &JobDraft, now: Time, id: impl Fn(u8) -> JobId) -> NewJ
     job.when = match draft.delay {
         0 => When::Now,
         delay if delay % 2 == 0 => When::After(seconds(delay)),
-        delay => When::At(now.plus(seconds(delay))),
+        delay => When::At(now + seconds(delay)),
     };
-    job.deadline_at = draft.deadline.map(|wait| now.plus(seconds(wait)));
+    job.deadline_at = draft.deadline.map(|wait| now + seconds(wait));
     job.settings.serial = draft.serial.map(|key| {
         let slots = (key == 2).then_some(2);
         Box::new(Serial { key: format!("serial {key}"), slots, keeps_slot: key == 1 })

@@ -107,7 +107,7 @@ pub async fn compare_stores(reference: &Handle, subject: &Handle, ops: &[Op]) ->
     }
     for store in [reference, subject] {
         let action = AdminAction::Limit(limit(3));
-        store
+        let _ = store
             .control()
             .administer(Some(BEGIN), &action, &Actor::new("setup"))
             .await

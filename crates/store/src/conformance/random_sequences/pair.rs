@@ -118,7 +118,7 @@ impl Pair {
             }
             Op::Prune { state, age } => {
                 let state = [State::Done, State::Failed, State::Cancelled][usize::from(*state)];
-                let before = self.now.minus(Duration::from_secs(u64::from(*age)));
+                let before = self.now - Duration::from_secs(u64::from(*age));
                 let prune = Prune { state, before, kind: None, after: None, limit: 1_000 };
                 on_both!(self, |store| store.prune(now, &prune));
                 self.replace_pruned_ids().await?;
@@ -130,7 +130,7 @@ impl Pair {
                 self.control_call(op).await?;
             }
             Op::AdvanceClock { seconds } => {
-                self.now = self.now.plus(Duration::from_secs(u64::from(*seconds)));
+                self.now += Duration::from_secs(u64::from(*seconds));
             }
         }
         Ok(())

@@ -103,7 +103,7 @@ impl Pair {
             rev,
             worker,
             claim: if draft.lost_claim { ClaimNo(-1) } else { job.claim },
-            started_at: self.now.minus(Duration::from_secs(1)),
+            started_at: self.now - Duration::from_secs(1),
             deadline_at: job.deadline_at,
             is_serial: job.settings.is_serial(),
             parent: job.parent,

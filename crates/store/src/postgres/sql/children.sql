@@ -31,6 +31,34 @@ select {{common.summary($1)}}
 from ids join jobs j on j.id = ids.id
 order by j.id
 
+-- name: live_children
+-- Lists the children of a job that have not ended and that revision $3 submitted, newest first, among its newest $4 outside of branches.
+-- Walks jobs_parent backwards. SQLite reads those of branches by the same statement.
+with newest as materialized (
+    select j.id, j.state, j.parent_rev from jobs j
+    where (j.parent, j.id) > ($2::uuid, '00000000-0000-0000-0000-000000000000'::uuid) and j.parent <= $2
+      and j.parent is not null and j.branch is null
+    order by j.parent desc, j.id desc
+    limit $4::int8
+)
+select {{common.summary($1)}}
+from newest n join jobs j on j.id = n.id
+where n.state = 0 and n.parent_rev = $3::int4
+order by j.id desc
+
+-- name: live_branch_children
+-- Lists the children of a branch that have not ended, newest first, among its newest $4. Walks jobs_branch backwards.
+with newest as materialized (
+    select j.id, j.state from jobs j
+    where {{in_branch($2::uuid, $3::int8, '00000000-0000-0000-0000-000000000000'::uuid)}}
+    order by j.parent desc, j.branch desc, j.id desc
+    limit $4::int8
+)
+select {{common.summary($1)}}
+from newest n join jobs j on j.id = n.id
+where n.state = 0
+order by j.id desc
+
 -- name: child_ends
 -- Lists the children that one wait of a job counts, by id, and how they ended. Walks jobs_parent.
 select j.id, k.name, j.key, j.state, j.reason, j.failure, j.output_codec, j.output

@@ -35,6 +35,15 @@ join jobs j on j.id in (
 -- Counts ready suspects, up to a cap. Walks the primary key of ready.
 select count(*) from (select from ready where lane < 0 limit $1) s
 
+-- name: unhandled_failures
+-- Counts failed jobs that are not in a merged branch, among the newest $1. Walks jobs_unsuccessful backwards, then the primary key of
+-- branches.
+select count(*)
+from (select j.parent, j.branch from jobs j where j.unsuccessful_state = 2 order by j.id desc limit $1) newest
+where not exists (
+    select 1 from branches b where b.job = newest.parent and b.number = newest.branch and b.merged_at is not null
+)
+
 -- fragment: counts
 -- How the children of the branch b have ended: the sum of one row per writer. SQLite has columns.
 cross join lateral (

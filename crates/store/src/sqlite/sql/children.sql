@@ -9,6 +9,15 @@ where j.parent = ?2 and j.branch is ?5 and j.id > ?3
 order by j.id
 limit ?4
 
+-- name: live_children
+-- Lists the children of a job that have not ended, newest first, among the newest ?5: those in branch ?3, or, if that is null, those in no
+-- branch that revision ?4 submitted. Walks jobs_parent backwards.
+select {{common.summary(?1)}}
+from windlass_jobs j
+where j.id in (select c.id from windlass_jobs c where c.parent = ?2 and c.branch is ?3 order by c.id desc limit ?5)
+  and j.state = 0 and (?3 is not null or j.parent_rev = ?4)
+order by j.id desc
+
 -- name: branch_numbers
 -- Lists the branches that the children of a job are in, even if the parent was pruned and its branches with it. Jumps from one
 -- number to the next along jobs_parent.

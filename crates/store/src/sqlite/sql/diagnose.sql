@@ -18,6 +18,14 @@ join windlass_jobs j on j.id in (
 -- Counts ready suspects, up to a cap. Walks the primary key of ready.
 select count(*) from (select 1 from windlass_ready where lane < 0 limit ?1)
 
+-- name: unhandled_failures
+-- Counts failed jobs that are not in a merged branch, among the newest ?1. Walks jobs_unsuccessful backwards, then the primary keys of jobs
+-- and branches.
+select count(*)
+from (select f.id from windlass_jobs f where f.unsuccessful_state = 2 order by f.id desc limit ?1) newest
+join windlass_jobs j on j.id = newest.id
+where not exists (select 1 from windlass_branches b where b.job = j.parent and b.number = j.branch and b.merged_at is not null)
+
 -- name: awaited_branches
 -- Reads branches that their job waits for, the first to be polled first, among a limited number. Walks branches_poll.
 select b.job, b.name, b.merge_record, b.spawned, b.done, b.failed, b.cancelled, b.poll_at

@@ -10,11 +10,9 @@ select {{common.summary(?2)}},
        j.failure, j.parent, j.data_codec, {{common.data}}, j.wait, j.wait_until, j.pending_children, j.unwind
 from windlass_jobs j where j.id = ?1
 
--- fragment: list(state)
--- Lists jobs that match a filter, newest first. ?1 is the span by which a job's priority moves its rank.
-select {{common.summary(?1)}}
-from windlass_jobs j
-where j.id < coalesce(?2, x'ffffffffffffffffffffffffffffffffff')
+-- fragment: matches(state)
+-- Whether a job matches a filter: parameters 2 to 13. `is_ready`, `is_scheduled` and `is_parked` are columns of the statement.
+j.id < coalesce(?2, x'ffffffffffffffffffffffffffffffffff')
   and {{state}}
   and (?4 is null or is_ready = ?4)
   and (?5 is null or is_scheduled = ?5)
@@ -22,19 +20,62 @@ where j.id < coalesce(?2, x'ffffffffffffffffffffffffffffffffff')
   and (?7 is null or j.lane in (select l.id from windlass_lanes l join windlass_queues q on q.id = l.queue where q.name = ?7))
   and (?8 is null or exists (select 1 from windlass_tags t where t.tag = ?8 and t.job = j.id))
   and (?9 is null or j.key = ?9)
-  and (?11 is null or is_parked = ?11)
-  and (?12 is null or j.stage = ?12)
-  and (?13 is null or j.lane in (select l.id from windlass_lanes l where l.version = ?13))
+  and (?10 is null or j.stage = ?10)
+  and (?11 is null or j.lane in (select l.id from windlass_lanes l where l.version = ?11))
+  and (?12 is null or is_parked = ?12)
+  and (not ?13 or j.parent is null)
+
+-- fragment: list(state)
+-- Lists jobs that match a filter, newest first. ?1 is the span by which a job's priority moves its rank.
+select {{common.summary(?1)}}
+from windlass_jobs j
+where {{matches({{state}})}}
 order by j.id desc
-limit ?10
+limit ?14
+
+-- fragment: count(state)
+-- Counts jobs that match a filter by what decides their state: the column `state`, and where a live job is.
+select j.state, case when j.state = 0 then coalesce(j.hold, 0) = 2 or {{common.in_ready(?1)}} or {{common.in_serial_waiting}} else 0 end as is_ready,
+       case when j.state = 0 then {{common.in_timers}} else 0 end as is_scheduled, j.parked is not null as is_parked, count(*)
+from windlass_jobs j
+where {{matches({{state}})}}
+group by 1, 2, 3, 4
+
+-- fragment: any_state
+-- In any state, or in state ?3.
+(?3 is null or j.state = ?3)
+
+-- fragment: of_key
+-- With the key ?9, one of each kind at most, in any state, or in state ?3. Walks jobs_key for each kind.
+{{any_state}} and j.key = ?9 and j.kind in (select k.id from windlass_kinds k)
+
+-- fragment: unsuccessful
+-- Failed or cancelled (?3). Walks jobs_unsuccessful.
+j.unsuccessful_state = ?3
 
 -- name: jobs
 -- Lists jobs in any state, or in state ?3. Walks the primary key backwards.
-{{list((?3 is null or j.state = ?3))}}
+{{list({{any_state}})}}
+
+-- name: jobs_by_key
+-- Lists jobs with the key ?9. Walks jobs_key for each kind.
+{{list({{of_key}})}}
 
 -- name: unsuccessful_jobs
 -- Lists failed or cancelled jobs (?3). Walks jobs_unsuccessful backwards.
-{{list(j.unsuccessful_state = ?3)}}
+{{list({{unsuccessful}})}}
+
+-- name: count_jobs
+-- Counts jobs in any state, or in state ?3. Reads all jobs.
+{{count({{any_state}})}}
+
+-- name: count_jobs_by_key
+-- Counts jobs with the key ?9. Walks jobs_key for each kind.
+{{count({{of_key}})}}
+
+-- name: count_unsuccessful_jobs
+-- Counts failed or cancelled jobs (?3). Walks jobs_unsuccessful.
+{{count({{unsuccessful}})}}
 
 -- name: job_ends
 -- Reads how a job ended, if it did. Walks the primary key.

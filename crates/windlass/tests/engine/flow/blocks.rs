@@ -105,7 +105,12 @@ async fn a_redriven_block_runs_only_the_items_that_were_not_done(on: On) {
     let blocks = engine.inspect().children(job.id(), None, 9).await.expect("children");
     assert_eq!(blocks.len(), 1);
     let control = engine.control("test");
-    control.cancel_within(blocks[0].id, Duration::from_secs(600)).await.expect("cancelled");
+    control
+        .cancel_within(blocks[0].id, Duration::from_secs(600))
+        .await
+        .expect("cancelled")
+        .accepted()
+        .expect("cancelled");
     let (done, cancelled, seen) = job.result().await.expect("settled");
     assert!(done > 0 && cancelled > 0 && done + cancelled == ITEMS, "{done} and {cancelled}");
     assert_eq!(seen, done, "the results of done items can be read");
@@ -260,7 +265,12 @@ async fn a_block_checks_for_a_cancel_after_every_item(on: On) {
     until("an item has run", async || times(format!("{run} any")) > 0).await;
     let blocks = engine.inspect().children(job.id(), None, 9).await.expect("children");
     let control = engine.control("test");
-    control.cancel_within(blocks[0].id, Duration::from_secs(600)).await.expect("cancelled");
+    control
+        .cancel_within(blocks[0].id, Duration::from_secs(600))
+        .await
+        .expect("cancelled")
+        .accepted()
+        .expect("cancelled");
     let (done, cancelled) = job.result().await.expect("settled");
     assert!(done > 0 && cancelled > 0 && done + cancelled == Slow::ITEMS, "{done} and {cancelled}");
     assert_eq!(u64::from(times(format!("{run} any"))), done, "the items that ran are counted");

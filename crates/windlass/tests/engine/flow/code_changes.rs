@@ -229,7 +229,7 @@ async fn a_divergence_is_reported_with_both_sides(on: On) {
     if on != On::Memory {
         let engine = Engine::builder(&store.url).workflow::<First>().start().await.expect("started");
         let id = broken.expect("submitted");
-        engine.control("test").retry(id).await.expect("retried");
+        engine.control("test").retry(id).await.expect("retried").accepted().expect("retried");
         assert_eq!(engine.result::<Vec<String>>(id).await.expect("it fits"), ["a", "b", "c", "d"]);
         engine.stop().await;
     }
@@ -413,7 +413,7 @@ async fn a_retried_job_repeats_the_step_that_made_it_fail(on: On) {
     lab.run().await;
     let failed = lab.result(job).await.expect_err("it fails").to_string();
     assert_eq!(failed, "the job failed (stopped): not today");
-    lab.engine().await.control("test").retry(job.id()).await.expect("retried");
+    lab.engine().await.control("test").retry(job.id()).await.expect("retried").accepted().expect("retried");
     lab.run().await;
     assert_eq!(lab.result(job).await.expect("done"), ["that is all right", "good", "try 2"]);
     let id = job.id();

@@ -82,7 +82,14 @@ async fn a_fixed_source_continues_where_it_failed(on: On) {
         lab.run().await;
         assert_eq!(lab.state(job).await, State::Failed);
         FIXED[run as usize % 16].store(true, Ordering::SeqCst);
-        lab.engine().await.control("test").retry(job.id()).await.expect("retried");
+        lab.engine()
+            .await
+            .control("test")
+            .retry(job.id())
+            .await
+            .expect("retried")
+            .accepted()
+            .expect("retried");
         lab.run().await;
         assert_eq!(lab.result(job).await.expect("done"), result, "merges: {merges}");
         let branches = lab.engine().await.inspect().branches(job.id()).await.expect("branches");
@@ -127,7 +134,7 @@ async fn a_cancelled_parent_can_be_retried(on: On) {
     assert_eq!(lab.state(job).await, State::Waiting);
     lab.cancel(job).await;
     super::spawns::until_branch(&lab, job.id(), |branch| branch.counts.cancelled == 3).await;
-    lab.engine().await.control("test").retry(job.id()).await.expect("retried");
+    lab.engine().await.control("test").retry(job.id()).await.expect("retried").accepted().expect("retried");
     lab.run().await;
     assert_eq!(lab.result(job).await.expect("done"), 3);
 }

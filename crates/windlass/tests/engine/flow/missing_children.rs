@@ -105,7 +105,14 @@ async fn children_of_a_failed_parent_are_not_pruned(on: On) {
         let children = if late { 10 } else { 5 };
         assert_eq!(prune_children(&lab).await, (0, children), "its parent may be retried");
         OPEN.lock().expect("open").insert(run);
-        lab.engine().await.control("test").retry(job.id()).await.expect("retried");
+        lab.engine()
+            .await
+            .control("test")
+            .retry(job.id())
+            .await
+            .expect("retried")
+            .accepted()
+            .expect("retried");
         lab.run().await;
         assert_eq!(lab.result(job).await.expect("done"), (15, 15), "late: {late}");
         assert_eq!(prune_children(&lab).await, (10, 0), "it is done");
@@ -267,14 +274,21 @@ async fn a_merge_of_deleted_children_fails(on: On) {
     for pass in 0..2 {
         // The second poll finds that no child has ended since the first.
         for wait in [10, 400] {
-            let now = lab.now().plus(Duration::from_secs(1_000 * pass + wait));
+            let now = lab.now() + Duration::from_secs(1_000 * pass + wait);
             store.poll_branches(Some(now), 100).await.expect("polled");
         }
         lab.run().await;
         let error = lab.result(job).await.expect_err("children are missing").to_string();
         let text = "of the 5 children of naps 2 are not in the store any more: they were deleted by hand";
         assert!(error.contains(text), "{on:?}, pass {pass}: {error}");
-        lab.engine().await.control("test").retry(job.id()).await.expect("retried");
+        lab.engine()
+            .await
+            .control("test")
+            .retry(job.id())
+            .await
+            .expect("retried")
+            .accepted()
+            .expect("retried");
         lab.run().await;
     }
 }

@@ -273,6 +273,6 @@ async fn code_that_blocks_its_thread_is_given_up() {
     let history = engine.inspect().history(stuck.id()).await.expect("a history");
     let text = &history.first().expect("one failed attempt").failure.message;
     assert!(text.contains("ran on and on between two durable calls"), "{text}");
-    engine.control("test").cancel(other.id()).await.expect("cancelled");
+    engine.control("test").cancel(other.id()).await.expect("cancelled").accepted().expect("cancelled");
     engine.stop().await;
 }

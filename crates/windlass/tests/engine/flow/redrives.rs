@@ -256,11 +256,11 @@ async fn a_merge_that_failed_is_decided_again_after_a_redrive(on: On) {
         if redriven_first {
             assert_eq!(redrive(&lab, job, Some("pieces")).await.0.retried, 3);
             lab.run().await;
-            control.retry(job.id()).await.expect("retried");
+            control.retry(job.id()).await.expect("retried").accepted().expect("retried");
         } else {
             control.pause_queue("default").await.expect("paused");
             assert_eq!(redrive(&lab, job, Some("pieces")).await.0.retried, 3);
-            control.retry(job.id()).await.expect("retried");
+            control.retry(job.id()).await.expect("retried").accepted().expect("retried");
             control.resume_queue("default").await.expect("resumed");
         }
         lab.run().await;

@@ -112,7 +112,7 @@ async fn a_year(lab: &Lab, beats: Beats) -> (Beating, Year) {
 
 /// The ticks of the grid after one of them, up to a time.
 fn grid(after: Time, to: Time) -> Vec<Time> {
-    let steps = std::iter::successors(Some(after.plus(STEP)), |tick| Some(tick.plus(STEP)));
+    let steps = std::iter::successors(Some(after + STEP), |tick| Some(*tick + STEP));
     steps.take_while(|tick| *tick <= to).collect()
 }
 
@@ -135,7 +135,7 @@ async fn ends_on_the_grid(lab: &Lab, job: Beating) {
     let ticks = ticks(job.id());
     assert_eq!(ticks.len(), 20);
     for pair in ticks.windows(2) {
-        let apart = pair[1].since(pair[0]).as_micros();
+        let apart = (pair[1] - pair[0]).as_micros();
         assert!(apart > 0 && apart % STEP.as_micros() == 0, "{pair:?}");
     }
 }
@@ -144,7 +144,7 @@ async fn a_year_of_missed_ticks_is_one_entry_and_the_last_hour_runs_late(on: On)
     let store = on.fresh().await;
     let lab = Lab::on(&store.url, |engine| engine.workflow::<Beats>()).await;
     let (job, year) = a_year(&lab, Beats { catch_up: None, until: None }).await;
-    is_caught_up_from(&year, year.over.minus(hours(1)));
+    is_caught_up_from(&year, year.over - hours(1));
     assert!((6..=7).contains(&year.late.len()));
     ends_on_the_grid(&lab, job).await;
     assert_eq!(missed_of(&lab, job).await.len(), 0, "after ten more ticks it is not shown any more");
@@ -154,14 +154,14 @@ async fn a_year_of_missed_ticks_can_be_skipped_or_caught_up_by_one_tick(on: On) 
     let store = on.fresh().await;
     let lab = Lab::on(&store.url, |engine| engine.workflow::<Beats>()).await;
     let (job, year) = a_year(&lab, Beats { catch_up: Some(CatchUp::Skip), until: None }).await;
-    is_caught_up_from(&year, year.over.minus(minutes(1)));
+    is_caught_up_from(&year, year.over - minutes(1));
     ends_on_the_grid(&lab, job).await;
     let (job, year) = a_year(&lab, Beats { catch_up: Some(CatchUp::One), until: None }).await;
     is_caught_up_from(&year, *grid(year.last, year.over).last().expect("a year of ticks"));
     ends_on_the_grid(&lab, job).await;
     let window = minutes(80);
     let (job, year) = a_year(&lab, Beats { catch_up: Some(CatchUp::All { window }), until: None }).await;
-    is_caught_up_from(&year, year.over.minus(window));
+    is_caught_up_from(&year, year.over - window);
     lab.cancel(job).await;
 }
 
@@ -169,7 +169,7 @@ async fn a_year_of_missed_ticks_survives_every_crash(on: On) {
     let scenario = async |lab: std::sync::Arc<Lab>| {
         let (job, year) = a_year(&lab, Beats { catch_up: None, until: None }).await;
         let due = grid(year.last, year.over);
-        let late = due.iter().position(|tick| *tick >= year.over.minus(hours(1))).expect("an hour of ticks");
+        let late = due.iter().position(|tick| *tick >= year.over - hours(1)).expect("an hour of ticks");
         assert_eq!(year.late, due[late..]);
         assert_eq!(year.missed.len(), 1, "{:?}", year.missed);
         assert_eq!(year.missed[0].count, late as u64);
@@ -182,7 +182,7 @@ async fn a_year_of_missed_ticks_survives_every_crash(on: On) {
 async fn ticks_after_the_end_of_a_repeat_are_not_missed(on: On) {
     let store = on.fresh().await;
     let lab = Lab::on(&store.url, |engine| engine.workflow::<Beats>()).await;
-    let until = lab.now().plus(hours(30));
+    let until = lab.now() + hours(30);
     let (job, year) = a_year(&lab, Beats { catch_up: None, until: Some(until) }).await;
     assert_eq!((lab.state(job).await, year.late), (State::Done, Vec::new()));
     let missed = grid(year.last, until);

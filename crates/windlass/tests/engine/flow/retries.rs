@@ -64,7 +64,7 @@ async fn a_cancel_right_after_a_retry_repeats_the_undos_that_failed(on: On) {
         let (engine, id) = (lab.engine().await, job.id());
         let control = engine.control("test");
         control.pause_queue("default").await.expect("paused");
-        control.retry(id).await.expect("retried");
+        control.retry(id).await.expect("retried").accepted().expect("retried");
         let outcome =
             control.act_on_job(id, JobAction::Cancel { grace: Duration::ZERO }).await.expect("acted");
         assert_eq!(outcome, ControlOutcome::CancelRequested, "there is something to undo");
@@ -117,7 +117,7 @@ async fn a_select_is_decided_again_if_one_of_its_calls_is_void(on: On) {
     let failed = lab.result(job).await.expect_err("it fails").to_string();
     assert_eq!(failed, "the job failed (stopped): no such account");
     lab.advance(days(1)).await;
-    lab.engine().await.control("test").retry(job.id()).await.expect("retried");
+    lab.engine().await.control("test").retry(job.id()).await.expect("retried").accepted().expect("retried");
     lab.run().await;
     assert_eq!(lab.result(job).await.expect("it was paid for too late"), "late");
     assert_eq!(times(format!("{}/pay", job.id())), 2);
@@ -167,7 +167,14 @@ async fn a_select_is_decided_again_if_its_winner_was_undone(on: On) {
         assert_eq!(failed, "the job failed (stopped): not good enough");
         assert_eq!(times(format!("{}/undo {name}", job.id())), 2, "{name} is undone, at the second attempt");
         if name == "left" {
-            lab.engine().await.control("test").retry(job.id()).await.expect("retried");
+            lab.engine()
+                .await
+                .control("test")
+                .retry(job.id())
+                .await
+                .expect("retried")
+                .accepted()
+                .expect("retried");
         }
     }
     assert_eq!(times(format!("{}/undo left", job.id())), 2, "once");

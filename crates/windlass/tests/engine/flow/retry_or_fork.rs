@@ -77,7 +77,14 @@ async fn a_recorded_decision_is_changed_by_a_fork_before_it(on: On) {
             assert_eq!(lab.state(job).await, ends, "{how}: a retry changes nothing");
             // The key contains a blank: the number of the entry is easier to type.
             assert_eq!(suggested(&lab, job.id()).await, "fork JOB --before-entry 1", "{how}");
-            lab.engine().await.control("test").retry(job.id()).await.expect("retried");
+            lab.engine()
+                .await
+                .control("test")
+                .retry(job.id())
+                .await
+                .expect("retried")
+                .accepted()
+                .expect("retried");
         }
         lab.run().await;
         let engine = lab.engine().await;
@@ -107,7 +114,7 @@ async fn a_retry_is_suggested_if_it_repeats_the_failed_step(on: On) {
     lab.run().await;
     assert_eq!(suggested(&lab, job.id()).await, "retry JOB");
     ran(format!("{}/fork", job.id()));
-    lab.engine().await.control("test").retry(job.id()).await.expect("retried");
+    lab.engine().await.control("test").retry(job.id()).await.expect("retried").accepted().expect("retried");
     lab.run().await;
     assert_eq!(lab.result(job).await.map_err(|error: JobError| error.to_string()), Ok("yes".into()));
 }

@@ -163,7 +163,7 @@ async fn packed_items_that_fail_become_jobs(on: On) {
         assert_eq!((child.state, child.attempts), (state, 1), "item {}", item.n);
         assert_eq!(times(format!("rough {run}/{}/{}", item.n, child.id)), ran, "item {}", item.n);
         if state == State::Failed {
-            engine.control("test").retry(child.id).await.expect("retried");
+            engine.control("test").retry(child.id).await.expect("retried").accepted().expect("retried");
             lab.run().await;
             assert_eq!(times(format!("rough {run}/7/{}", child.id)), 2, "a retry by hand runs it");
         }
@@ -387,7 +387,14 @@ async fn a_source_that_changes_diverges(on: On) {
         assert_eq!(times(format!("{}/refund", job.id())), 0, "nothing is undone");
         // With the original source, the job continues from its journal.
         LENGTH.store(100, Ordering::SeqCst);
-        lab.engine().await.control("test").retry(job.id()).await.expect("retried");
+        lab.engine()
+            .await
+            .control("test")
+            .retry(job.id())
+            .await
+            .expect("retried")
+            .accepted()
+            .expect("retried");
         lab.run().await;
         assert_eq!(lab.state(job).await, State::Waiting);
     }
@@ -514,7 +521,7 @@ async fn a_retried_parent_does_not_spawn_its_children_again(on: On) {
     let job = lab.submit(Fails { run }).await;
     lab.run().await;
     assert_eq!(lab.state(job).await, State::Failed);
-    lab.engine().await.control("tester").retry(job.id()).await.expect("retried");
+    lab.engine().await.control("tester").retry(job.id()).await.expect("retried").accepted().expect("retried");
     lab.run().await;
     assert_eq!(lab.result(job).await.expect("done"), 30);
     let branches = lab.engine().await.inspect().branches(job.id()).await.expect("branches");
@@ -598,7 +605,7 @@ async fn a_merge_waits_until_a_failed_child_is_retried(on: On) {
     let engine = lab.engine().await;
     let children = engine.inspect().children(job.id(), None, 9).await.expect("children");
     let failed = children.iter().find(|child| child.state == State::Failed).expect("one failed");
-    engine.control("tester").retry(failed.id).await.expect("retried");
+    engine.control("tester").retry(failed.id).await.expect("retried").accepted().expect("retried");
     lab.run().await;
     assert_eq!(lab.result(job).await.expect("done"), 2);
 }

@@ -105,7 +105,7 @@ async fn each_once_in_reverse(lab: &Lab, job: LabJob<Booking>) {
 async fn a_job_that_expires_is_undone(on: On) {
     let (_store, lab) = lab(on).await;
     let engine = lab.engine().await;
-    let deadline = lab.now().plus(hours(2));
+    let deadline = lab.now() + hours(2);
     let handle = engine.submit(Booking { ends: "waits".into() }).deadline(deadline).await.expect("submitted");
     let job = lab.job::<Booking>(handle.id());
     lab.run().await;
@@ -194,7 +194,7 @@ async fn a_retried_job_repeats_steps_that_were_undone(on: On) {
     let job = lab.submit(Booking { ends: "once".into() }).await;
     lab.run().await;
     assert_eq!(undone(&lab, job).await, ["flight", "hotel"]);
-    lab.engine().await.control("test").retry(job.id()).await.expect("retried");
+    lab.engine().await.control("test").retry(job.id()).await.expect("retried").accepted().expect("retried");
     lab.run().await;
     assert_eq!(lab.result(job).await.expect("done"), ["hotel", "flight"]);
     for part in ["hotel", "flight"] {
@@ -270,7 +270,7 @@ async fn a_step_that_was_repeated_is_undone_again(on: On) {
     let lab = Lab::on(&store.url, |engine| engine.workflow::<Twice>()).await;
     let job = lab.submit(Twice).await;
     lab.run().await;
-    lab.engine().await.control("test").retry(job.id()).await.expect("retried");
+    lab.engine().await.control("test").retry(job.id()).await.expect("retried").accepted().expect("retried");
     lab.run().await;
     assert_eq!(lab.state(job).await, State::Failed);
     assert_eq!(times(format!("{}/refund", job.id())), 2);
@@ -303,7 +303,7 @@ impl Workflow for Late {
 async fn an_unwind_continues_after_the_deadline(on: On) {
     let store = on.fresh().await;
     let lab = Lab::on(&store.url, |engine| engine.workflow::<Late>()).await;
-    let deadline = lab.now().plus(hours(1));
+    let deadline = lab.now() + hours(1);
     let handle = lab.engine().await.submit(Late).deadline(deadline).await.expect("submitted");
     let job = lab.job::<Late>(handle.id());
     lab.run().await;
@@ -497,7 +497,7 @@ async fn the_next_unwind_repeats_an_undo_that_failed(on: On) {
     lab.run().await;
     let id = job.id();
     assert_eq!(times(format!("{id}/undo stuck")), 1);
-    lab.engine().await.control("test").retry(id).await.expect("retried");
+    lab.engine().await.control("test").retry(id).await.expect("retried").accepted().expect("retried");
     lab.run().await;
     let failed = lab.result(job).await.expect_err("it fails").to_string();
     assert_eq!(failed, "the job failed (stopped): no", "the second undo succeeds");
@@ -557,7 +557,14 @@ async fn a_step_that_was_undone_runs_again_under_another_id(on: On) {
             for _ in 0..2 {
                 lab.run().await;
                 ran(format!("{}/deployed", job.id()));
-                lab.engine().await.control("test").retry(job.id()).await.expect("retried");
+                lab.engine()
+                    .await
+                    .control("test")
+                    .retry(job.id())
+                    .await
+                    .expect("retried")
+                    .accepted()
+                    .expect("retried");
             }
             lab.run().await;
             assert!(lab.result(job).await.is_ok());

@@ -73,7 +73,10 @@ async fn each_way_to_fail_has_its_reason(url: &str) {
     let cancelled = fails(Act::Cancel, Retry::times(9)).await;
     assert!(matches!(cancelled, JobError::Cancelled(failure) if failure.then == OnFailure::Cancel));
 
-    let odd = engine.submit_json("do", 1, serde_json::json!({"no": "such act"})).await.expect("submitted");
+    let odd = || engine.submit_json("do", 1, serde_json::json!({"no": "such act"}));
+    let refused = odd().await.err().expect("refused").to_string();
+    assert!(refused.contains("\"do\" job does not decode (unknown variant `no`"), "{refused}");
+    let odd = odd().unchecked().await.expect("submitted");
     assert_eq!(reason(&odd.result().await.expect_err("failed")), Some(Reason::Undecodable));
     assert_eq!(view(&engine, odd.id()).await.summary.attempts, 0, "no attempt is counted");
     engine.stop().await;
@@ -165,7 +168,7 @@ async fn an_output_that_is_too_large_fails_only_its_own_job(url: &str) {
 
 async fn a_job_that_has_not_ended_at_its_deadline_fails(url: &str) {
     let engine = started(url).await;
-    let soon = Time::from_system(std::time::SystemTime::now()).plus(Duration::from_millis(150));
+    let soon = Time::from_system(std::time::SystemTime::now()) + Duration::from_millis(150);
     let running = engine.submit(Do(Act::Hang)).deadline(soon).await.expect("submitted");
     let waiting =
         engine.submit(Do(Act::Return(1))).queue("unserved").deadline(soon).await.expect("submitted");
@@ -178,7 +181,7 @@ async fn a_job_that_has_not_ended_at_its_deadline_fails(url: &str) {
 
 async fn a_job_past_its_deadline_is_not_started(url: &str) {
     let engine = engine(url).queue("default", Pool::slots(1)).open().await.expect("opened");
-    let past = Time::from_system(std::time::SystemTime::now()).minus(Duration::from_secs(1));
+    let past = Time::from_system(std::time::SystemTime::now()) - Duration::from_secs(1);
     let job = engine.submit(Do(Act::Return(1))).deadline(past).await.expect("submitted");
     engine.start().await.expect("started");
     let error = job.result().await.expect_err("failed");
