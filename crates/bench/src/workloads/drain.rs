@@ -80,6 +80,7 @@ async fn claim_and_commit(store: Arc<dyn Store>, worker: windlass::model::Worker
             kinds: Arc::clone(&kinds),
             limit: BATCH,
             solo: false,
+            only: None,
             settled,
         };
         let batch = store.claim(None, &request).await?;

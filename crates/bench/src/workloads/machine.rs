@@ -152,6 +152,7 @@ async fn claim(
         kinds,
         limit: AT_ONCE,
         solo: false,
+        only: None,
         settled: Vec::new(),
     };
     Ok(store.claim(None, &request).await?.jobs)

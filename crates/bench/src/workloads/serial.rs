@@ -241,6 +241,7 @@ impl Fixture {
             kinds: [KindVersion { kind: Queued::KIND.into(), version: 1 }].into(),
             limit,
             solo: false,
+            only: None,
             settled: Vec::new(),
         };
         Ok(self.engine.store().claim(None, &request).await?.jobs)
