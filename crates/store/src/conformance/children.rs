@@ -243,7 +243,8 @@ pub async fn live_children_of_a_wait_are_listed_newest_first(store: Handle) {
     assert!(live_children(&store, ChildGroup::Change(Rev(2)), 99).await.is_empty());
     assert!(live_children(&store, ChildGroup::Change(Rev::SIGNALLED), 99).await.is_empty());
     assert!(live_children(&store, ChildGroup::Branch(BranchNo(0)), 99).await.is_empty());
-    let claimed = claim_all(&store, 2, me, 2).await;
+    let mut claimed = claim_all(&store, 2, me, 2).await;
+    claimed.sort_by_key(|child| child.id);
     for (child, outcome) in claimed.iter().zip([done("x"), failed(Reason::Stopped), cancelled()]) {
         apply(&store, 3, change(me, child, outcome)).await;
     }

@@ -88,7 +88,9 @@ pub async fn failures_of_children_are_handled_once_their_branch_is_merged(store:
     let (me, parent) = parent_with_children(&store, children(2, 3)).await;
     submit(&store, &jobs(20, 2)).await;
     assert_eq!(unhandled(9).await, 0);
-    for (job, outcome) in claim_all(&store, 3, me, 2).await.iter().zip([
+    let mut claimed = claim_all(&store, 3, me, 2).await;
+    claimed.sort_by_key(|job| job.id);
+    for (job, outcome) in claimed.iter().zip([
         failed(Reason::Stopped),
         failed(Reason::Exhausted),
         cancelled(),

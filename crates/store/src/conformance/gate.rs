@@ -84,7 +84,7 @@ pub async fn calls_that_add_no_ready_job_move_no_gate(store: Handle) {
     store.inspect().jobs(&all_jobs()).await.expect("jobs");
     assert_eq!(moved(&store, &mut last).await, [false; 3]);
     let stale = change(worker, &claimed[2], retry(secs(0), &[]));
-    apply(&store, 12, stale).await;
+    assert_eq!(commit(&store, 12, stale).await, windlass_model::CommitOutcome::Fenced);
     assert_eq!(moved(&store, &mut last).await, [false; 3], "a fenced change");
 }
 
