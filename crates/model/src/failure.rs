@@ -60,7 +60,7 @@ pub mod class {
     pub const LOST: &str = "lost";
     /// The input could not be decoded.
     pub const UNDECODABLE: &str = "undecodable";
-    /// The output could not be encoded, or the store refused it.
+    /// The engine or the store refused what the code did: an output that cannot be encoded, data that was never given.
     pub const REFUSED: &str = "refused";
     /// The deadline passed.
     pub const EXPIRED: &str = "expired";
@@ -160,7 +160,7 @@ pub enum Reason {
     Undecodable,
     /// Its deadline passed.
     Expired,
-    /// The store refused what it wanted to write.
+    /// The engine or the store refused what it did.
     Refused,
     /// The code of a workflow does not match its journal.
     Diverged,

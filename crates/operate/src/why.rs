@@ -213,7 +213,7 @@ fn failed(job: &Job, at: &str) -> Cause {
             ("undecodable", "its input does not decode".into(), "Serve it with code that decodes this input")
         }
         Reason::Expired => ("expired", "its deadline passed before it ended".into(), "If it is still wanted"),
-        Reason::Refused => ("refused", "the store refused its result".into(), fix),
+        Reason::Refused => ("refused", "the engine or the store refused what it did".into(), fix),
         Reason::Diverged => {
             let why = "its code no longer matches its journal".into();
             ("diverged", why, "Serve it with code that matches (see docs/changing-workflows.md)")
