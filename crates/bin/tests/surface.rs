@@ -39,6 +39,8 @@ fn help_names_every_command_and_says_where_to_start() {
     }
     assert!(help.contains("windlass demo") && help.contains("windlass.toml"), "{help}");
     assert!(!help.contains("demo-worker"), "{help}");
+    let words = help.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(words.contains("[env: WINDLASS_STORE] [default: sqlite://windlass.db]"), "{words}");
     for command in commands {
         let short = Sandbox::new().ok(&[command, "-h"]);
         assert!(short.contains("Usage: windlass ") && short.contains("--config"), "{short}");

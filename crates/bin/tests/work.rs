@@ -187,3 +187,50 @@ fn a_queue_that_a_kind_uses_and_nobody_serves_is_a_warning_at_start_and_in_the_d
         assert!(!log.contains("no live worker serves"), "{queue}: {log}");
     }
 }
+
+/// The settings of a program with kinds of its own are above what its code says, and nothing is opened before its arguments are
+/// parsed.
+#[test]
+fn a_program_with_kinds_of_its_own_opens_the_store_that_its_settings_name() {
+    let sandbox = Sandbox::new();
+    let built = common::example("windlass-cli", "commands");
+    let run = |args: &[&str], env: Option<&str>| {
+        let mut command = sandbox.command_of(&built, args);
+        env.map(|store| command.env("WINDLASS_STORE", store));
+        sandbox.finish(command)
+    };
+    let files = || {
+        let names = std::fs::read_dir(sandbox.dir.path()).expect("listed");
+        let mut names: Vec<_> = names.map(|entry| entry.expect("an entry").file_name()).collect();
+        names.sort();
+        names
+    };
+    for args in [&["--help"][..], &["-h"], &["submit", "--help"], &["jobs", "-h"]] {
+        let help = run(args, None);
+        assert_eq!(help.code, 0, "{help:?}");
+        let words = help.stdout.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(words.contains("[env: WINDLASS_STORE] [default: sqlite://commands.db]"), "{words}");
+    }
+    for (args, code) in [(&["--version"][..], 2), (&["sumbit"], 2), (&["jobs"], 1), (&["submit", "noop"], 1)]
+    {
+        assert_eq!(run(args, None).code, code, "{args:?}");
+    }
+    assert!(files().is_empty(), "{:?}", files());
+
+    let submit = ["submit", "shout", r#"{"text": "hello"}"#];
+    let submitted_to = |store: &str, args: &[&str], env: Option<&str>| {
+        let ended = run(&[&submit, args].concat(), env);
+        assert_eq!(ended.code, 0, "{ended:?}");
+        let count = run(&["jobs", "--json", "--store", store], None).stdout;
+        let count: serde_json::Value = serde_json::from_str(&count).expect("JSON");
+        assert_eq!(count["jobs"].as_array().map(Vec::len), Some(1), "{store}");
+    };
+    submitted_to("sqlite://commands.db", &[], None);
+    sandbox.write("windlass.toml", "store = 'sqlite://file.db'\n");
+    submitted_to("sqlite://file.db", &[], None);
+    submitted_to("sqlite://env.db", &[], Some("sqlite://env.db"));
+    submitted_to("sqlite://flag.db", &["--store", "sqlite://flag.db"], Some("sqlite://unused.db"));
+    assert!(!sandbox.path("unused.db").exists());
+    let worker = sandbox.start_worker(sandbox.command_of(&built, &["worker", "--store", "sqlite://flag.db"]));
+    assert!(worker.greeting.contains("serves sqlite://flag.db · queues voices=4"), "{}", worker.greeting);
+}

@@ -159,7 +159,7 @@ pub enum Reason {
     Undecodable,
     /// Its deadline passed.
     Expired,
-    /// The store refused what it wanted to write.
+    /// The engine or the store refused what it did.
     Refused,
     /// The code of a workflow does not match its journal.
     Diverged,

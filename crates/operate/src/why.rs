@@ -233,7 +233,7 @@ fn failed(job: &Job, at: &str) -> Explanation {
         Reason::Expired => {
             (Cause::Expired, "its deadline passed before it ended".into(), "If it is still wanted")
         }
-        Reason::Refused => (Cause::Refused, "the store refused its result".into(), fix),
+        Reason::Refused => (Cause::Refused, "the engine or the store refused what it did".into(), fix),
         Reason::Diverged => {
             let why = "its code no longer matches its journal".into();
             (Cause::Diverged, why, "Serve it with code that matches (see docs/changing-workflows.md)")

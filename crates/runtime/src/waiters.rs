@@ -252,7 +252,7 @@ mod tests {
         assert!(end.as_mut().now_or_never().is_none());
         // The loop must have computed its deadline before the clock moves.
         tokio::task::yield_now().await;
-        clock.set(Time(0).plus(2 * HELD_INTERVAL));
+        clock.set(Time(0) + 2 * HELD_INTERVAL);
         assert_eq!(end.await.expect("read"), JobEnd::Gone);
     }
 }

@@ -49,7 +49,7 @@ classes! {
     LOST Lost = "lost",
     /// The input could not be decoded.
     UNDECODABLE Undecodable = "undecodable",
-    /// The output could not be encoded, or the store refused it.
+    /// The engine or the store refused what the code did: an output that cannot be encoded, data that was never given.
     REFUSED Refused = "refused",
     /// The deadline passed.
     EXPIRED Expired = "expired",

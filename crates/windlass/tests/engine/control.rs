@@ -9,7 +9,8 @@ use std::{
 };
 
 use windlass::{
-    CatchUp, Cause, ControlOutcome, Error, JobAction, Overlap, State, Unit,
+    CatchUp, Cause, ControlOutcome, Error, Overlap, State, Unit,
+    operate::JobAction,
     prelude::*,
     store::{AuditFilter, Filter},
 };

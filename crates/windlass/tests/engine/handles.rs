@@ -170,13 +170,13 @@ async fn a_handle_signals_explains_and_cancels(on: On) {
     let job = engine.submit(Waits).await.expect("submitted");
     reaches(&engine, job.id(), State::Waiting).await;
     let why = job.why().await.expect("explained");
-    assert_eq!((why.job, why.cause), (job.id(), "signal"), "{why:?}");
+    assert_eq!((why.job, why.cause), (job.id(), windlass::Cause::Signal), "{why:?}");
     assert!(why.because.contains("amount"), "{why:?}");
     assert_eq!(job.signal("amount", 1).dedup("first").await.expect("sent"), Delivery::Delivered);
     assert_eq!(job.signal("amount", 2).dedup("first").await.expect("sent"), Delivery::Duplicate);
     assert_eq!(job.send(Approve { by: "ada".into() }).dedup("x").await.expect("sent"), Delivery::Delivered);
     assert_eq!(job.result().await.expect("done"), "1 by ada");
-    assert_eq!(job.why().await.expect("explained").cause, "done");
+    assert_eq!(job.why().await.expect("explained").cause, windlass::Cause::Done);
 
     assert!(matches!(job.cancel().await, Ok(ControlOutcome::Already(_))), "it has ended");
     assert!(job.result().await.is_ok(), "and stays as it is");

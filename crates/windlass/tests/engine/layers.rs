@@ -2,7 +2,11 @@
 
 use std::sync::{Arc, Mutex};
 
-use windlass::{AttemptInfo, Ended, Layer, MachineCx, NextLayer, Reason, prelude::*};
+use windlass::{
+    MachineCx, Reason,
+    prelude::*,
+    runtime::{AttemptInfo, Ended, Layer, NextLayer},
+};
 
 use crate::flow::{On, on_every_store, ran, times};
 

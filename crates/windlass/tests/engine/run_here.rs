@@ -1,6 +1,6 @@
 //! Jobs that run here and now: ahead of their queue, with the same record, and held back by what holds other jobs back.
 
-use windlass::{AuditFilter, Config, RunError, State, prelude::*};
+use windlass::{Config, RunError, State, operate::AuditFilter, prelude::*};
 
 use crate::{
     common::{gate, reaches, until},

@@ -1,6 +1,6 @@
 //! `why` of a job that waits for children names one of them, and why that one does not end.
 
-use windlass::{AwaitedChild, Cause, ControlOutcome, JobId, State, prelude::*};
+use windlass::{Cause, ControlOutcome, JobId, State, operate::AwaitedChild, prelude::*};
 
 use crate::{
     common::{reaches, until},

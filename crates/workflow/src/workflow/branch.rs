@@ -48,7 +48,7 @@ impl Branch {
         self
     }
 
-    /// Spawns a child for each item of a source: an iterator or range, a stream ([`crate::StreamSource`]), or [`crate::Rows`] of a table of
+    /// Spawns a child for each item of a source: an iterator or range, a [`crate::StreamSource`], or [`crate::Rows`] of a table of
     /// yours. The closure returns a job of any kind, a [`crate::Child`] with settings of its own, or a `Result` of either; the
     /// kinds may differ from item to item.
     pub fn spawn_each<S, F, C, M>(mut self, name: &str, source: S, child: F) -> Branch

@@ -72,8 +72,8 @@ impl StepCx {
         self.core.job.epoch.0
     }
 
-    /// The program's data of this type, which the engine's builder was given. If it was given none, the attempt ends here and the
-    /// job fails.
+    /// The program's data of this type, which the engine's builder was given. If it was given none, the step fails here, with the
+    /// class `refused`, and is not retried.
     #[track_caller]
     pub fn data<T: Send + Sync + 'static>(&self) -> &T {
         self.core.services.data.expect()

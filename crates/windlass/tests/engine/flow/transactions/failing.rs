@@ -201,7 +201,7 @@ impl Workflow for Hangs {
 
 async fn a_transaction_that_takes_too_long_is_rolled_back_and_retried(on: On) {
     let store = store_with_table(on).await;
-    let engine = Engine::open(&store.url).await.expect("opened").workflow::<Hangs>();
+    let engine = Engine::builder(&store.url).workflow::<Hangs>();
     let engine = engine.start().await.expect("started");
     let job = engine.submit(Hangs).await.expect("submitted");
     let tries = job.result().await.expect("done");

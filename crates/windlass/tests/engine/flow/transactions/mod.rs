@@ -148,7 +148,7 @@ async fn crash_everywhere(on: On, by: By) {
         lab.run().await;
         (lab.result(job).await.map_err(|error| error.to_string()), booked(&url, job.id()).await)
     };
-    let setup = |engine: Engine| engine.workflow::<Book>();
+    let setup = |engine: windlass::Builder| engine.workflow::<Book>();
     let report = windlass::testing::crash_at_every_commit_on(open, setup, scenario).await;
     assert_eq!(report.outcome, (Ok(vec![1, 2, 3]), things), "each thing was booked once");
     assert!(report.crashes >= 12, "{report:?}");

@@ -132,7 +132,7 @@ async fn an_undo_survives_every_crash(on: On) {
         let result = lab.result(job).await.map_err(|error| error.to_string());
         (result, booked(&url, job.id()).await, undone(&lab, job).await)
     };
-    let setup = |engine: Engine| engine.workflow::<Trip>();
+    let setup = |engine: windlass::Builder| engine.workflow::<Trip>();
     let report = windlass::testing::crash_at_every_commit_on(open, setup, scenario).await;
     let undone = vec![(CallKind::Transaction, "book".to_owned()), (CallKind::Step, "pay".to_owned())];
     let error = "the job failed (stopped): no trip".to_owned();
