@@ -73,7 +73,6 @@ async fn claim_and_commit(store: Arc<dyn Store>, worker: windlass::model::Worker
     for number in 1.. {
         let settled = if number > 1 { vec![ClaimNo(number - 1)] } else { Vec::new() };
         let request = ClaimRequest {
-            only: None,
             worker,
             number: ClaimNo(number),
             queue: "default".into(),

@@ -145,7 +145,6 @@ async fn claim(
 ) -> anyhow::Result<Vec<ClaimedJob>> {
     let kinds: Arc<[KindVersion]> = [KindVersion { kind: Count::KIND.into(), version: 1 }].into();
     let request = ClaimRequest {
-        only: None,
         worker,
         number: ClaimNo(number),
         queue: "default".into(),

@@ -234,7 +234,6 @@ impl Fixture {
 
     async fn claim(&self, worker: WorkerId, number: i64, limit: usize) -> anyhow::Result<Vec<ClaimedJob>> {
         let request = ClaimRequest {
-            only: None,
             worker,
             number: ClaimNo(number),
             queue: "default".into(),

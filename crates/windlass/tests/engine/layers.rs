@@ -105,9 +105,12 @@ impl Layer for Notes {
     }
 }
 
-async fn open(on: On, layers: impl FnOnce(Engine) -> Engine) -> (Engine, crate::common::TestStore) {
+async fn open(
+    on: On,
+    layers: impl FnOnce(windlass::Builder) -> windlass::Builder,
+) -> (Engine, crate::common::TestStore) {
     let store = on.fresh().await;
-    let engine = Engine::open(&store.url).await.expect("opened");
+    let engine = Engine::builder(&store.url);
     let engine = layers(engine.task::<Work>().machine::<Asks>().workflow::<Steps>());
     (engine.start().await.expect("started"), store)
 }
@@ -163,7 +166,7 @@ async fn a_refusal_is_a_failure_of_the_attempt(on: On) {
     .await;
     let never = engine.submit(work(&name, 0)).key("never").await.expect("submitted");
     match never.result().await {
-        Err(JobError::Failed { reason: Reason::Stopped, failure }) => assert_eq!(failure.class, "tenant"),
+        Err(JobError::Failed { reason: Reason::Stopped, failure, .. }) => assert_eq!(failure.class, "tenant"),
         other => panic!("{other:?}"),
     }
     let panics = engine.submit(work(&name, 0)).key("panics").retry(Retry::never()).await.expect("submitted");

@@ -61,7 +61,7 @@ fn gated(name: &str) -> Work {
 
 /// An engine with one slot for its queue.
 async fn started(url: &str) -> Engine {
-    let engine = Engine::open(url).await.expect("opened").task::<Work>().workflow::<Naps>();
+    let engine = Engine::builder(url).task::<Work>().workflow::<Naps>();
     let config = Config { drain: Duration::from_secs(60), ..Config::default() };
     engine.queue("default", Pool::slots(1)).config(config).start().await.expect("started")
 }
@@ -119,7 +119,7 @@ async fn a_queue_that_is_not_served_here_does_not_matter(on: On) {
     assert_eq!(result.expect("it is retried here too"), 3);
     assert_eq!(engine.run(Naps).await.expect("it continues here"), 3);
     // What the submit cannot claim by itself.
-    let hour = engine.inspect().clock().await.expect("read").plus(hours(1));
+    let hour = engine.inspect().clock().await.expect("read") + hours(1);
     let job = engine.submit(work("deadline")).queue("unserved").deadline(hour);
     assert_eq!(job.run().await.expect("done"), 1);
     let job = engine.submit(work("unique")).queue("unserved").unique(Unique::new("unique"));
@@ -195,10 +195,10 @@ impl Task for Unserved {
 
 async fn an_engine_that_cannot_run_it_says_so(on: On) {
     let store = on.fresh().await;
-    let engine = Engine::open(&store.url).await.expect("opened").task::<Work>();
+    let engine = Engine::builder(&store.url).task::<Work>().open().await.expect("opened");
     let error = engine.run(work("x")).await.expect_err("it was not started").to_string();
     assert!(error.contains("no running worker") && error.contains("start it"), "{error}");
-    let engine = engine.start().await.expect("started");
+    engine.start().await.expect("started");
     let error = engine.run(Unserved).await.expect_err("the kind is not served").to_string();
     assert!(error.contains("does not serve") && error.contains("submit the job"), "{error}");
     assert!(engine.inspect().state_counts(9).await.expect("read").is_empty(), "nothing was submitted");

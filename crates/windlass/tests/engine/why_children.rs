@@ -90,7 +90,7 @@ impl Workflow for Choir {
 }
 
 async fn start(url: &str) -> Engine {
-    let engine = Engine::open(url).await.expect("opened");
+    let engine = Engine::builder(url);
     let engine = engine.task::<Note>().machine::<Conductor>().workflow::<Duet>().workflow::<Choir>();
     engine.start().await.expect("started")
 }

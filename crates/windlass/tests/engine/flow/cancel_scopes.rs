@@ -146,7 +146,8 @@ async fn a_step_that_cleans_up_is_not_told_to_stop(on: On) {
 
 async fn undos_run_after_the_cleanup(on: On) {
     let lab = lab(on).await;
-    cancelled(&lab, scoped("undo", on)).await;
+    let (_, result) = cancelled(&lab, scoped("undo", on)).await;
+    assert!(result.is_err());
     assert_eq!(times(format!("scoped/undo/{on:?}/undone as 2")), 1, "the cleanup was first");
 }
 
@@ -154,7 +155,7 @@ async fn a_retried_job_is_not_cancelled_any_more(on: On) {
     let lab = lab(on).await;
     let (job, _) = cancelled(&lab, scoped("retried", on)).await;
     let control = lab.engine().await.control("test");
-    control.retry(job.id()).await.expect("retried");
+    control.retry(job.id()).await.expect("retried").accepted().expect("accepted");
     lab.signal(job, "go", "again").await;
     lab.run().await;
     assert_eq!(lab.result(job).await.expect("done"), "again");

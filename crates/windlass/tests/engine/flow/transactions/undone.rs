@@ -144,7 +144,7 @@ async fn a_retried_job_repeats_a_transaction_that_was_undone(on: On) {
     let (store, lab, job) = trip(on, "once").await;
     expect_undone(&lab, job).await;
     let engine = lab.engine().await;
-    engine.control("test").retry(job.id()).await.expect("retried");
+    engine.control("test").retry(job.id()).await.expect("retried").accepted().expect("accepted");
     lab.run().await;
     assert_eq!(lab.result(job).await.expect("done"), 2, "the rows of both runs");
     assert_eq!(booked(&store.url, job.id()).await, ["once", "once"]);
