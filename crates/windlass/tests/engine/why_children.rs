@@ -95,8 +95,12 @@ async fn start(url: &str) -> Engine {
     engine.start().await.expect("started")
 }
 
-/// The cause of a job, and the child that it names.
+/// The cause of a job, and the child that it names. Polls while the job moves: `why` makes several reads.
 async fn why(engine: &Engine, id: JobId) -> (Cause, AwaitedChild) {
+    until("a child is named", async || {
+        engine.why(id).await.expect("why").is_some_and(|why| why.child.is_some())
+    })
+    .await;
     let why = engine.why(id).await.expect("why").expect("the job exists");
     let child = why.child.clone().unwrap_or_else(|| panic!("no child is named: {why:?}"));
     assert!(why.hint.contains(&format!("`windlass why {}`", child.job)), "{why:?}");
