@@ -63,7 +63,7 @@ impl Order {
             return book
                 .in_postgres(move |tx| {
                     let what = what.clone();
-                    Box::pin(async move { Ok(tx.execute(insert, &[&number, &what]).await.or_retry()?) })
+                    Box::pin(async move { tx.execute(insert, &[&number, &what]).await.or_retry() })
                 })
                 .await;
         }

@@ -92,8 +92,8 @@ const IN_FLIGHT: usize = 2_000;
 pub(crate) async fn run(args: Args, program: &Program) -> anyhow::Result<ExitCode> {
     let input = args::json("input", &args.input)?;
     let signals = args.signal.iter().map(|text| parse_signal(text)).collect::<anyhow::Result<Vec<_>>>()?;
+    let version = args.version.resolve(program, &args.kind)?;
     let engine = program.engine().await?;
-    let version = args.version.resolve(&engine, &args.kind)?;
     let submit = |_| {
         let submit = build(&engine, &args, version, &input);
         signals.iter().fold(submit, |submit, (name, payload)| submit.signal(name, payload)).into_future()

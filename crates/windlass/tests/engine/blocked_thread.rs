@@ -103,7 +103,7 @@ impl Workflow for Blocks {
             Ok(())
         });
         let (written, blocked) = tokio::join!(transaction, step);
-        written.map_err(Failure::from)?;
+        written?;
         blocked
     }
 }

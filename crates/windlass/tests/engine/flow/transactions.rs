@@ -48,12 +48,12 @@ impl Workflow for Book {
                             tx.execute("insert into bookings (job, thing) values (?1, ?2)", (&id, thing))
                                 .or_retry()?;
                             let sql = "select count(*) from bookings where job = ?1";
-                            Ok::<i64, Failure>(tx.query_row(sql, [&id], |row| row.get(0)).or_retry()?)
+                            tx.query_row::<i64, _, _>(sql, [&id], |row| row.get(0)).or_retry()
                         })
                         .await
                 }
             };
-            counts.push(count.map_err(Failure::from)?);
+            counts.push(count?);
             flow.sleep(minutes(1)).key(thing).await;
         }
         Ok(counts)
