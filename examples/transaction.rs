@@ -45,7 +45,7 @@ fn take(
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let dir = tempfile::tempdir()?;
     let file = dir.path().join("shop.db");
-    let engine = Engine::builder(&format!("sqlite://{}", file.display())).task::<Confirm>().start().await?;
+    let engine = Engine::builder(format!("sqlite://{}", file.display())).task::<Confirm>().start().await?;
     let mut connection = rusqlite::Connection::open(&file)?;
     connection.busy_timeout(Duration::from_secs(5))?;
     // Your tables and those of the engine are in one file, so they must have different names.

@@ -5,6 +5,7 @@ use std::cell::Cell;
 use anyhow::{Context, bail};
 use windlass::{
     Builder, Engine, Error, JobId,
+    model::KindVersion,
     store::{sqlite_path, with_limits, without_password},
 };
 
@@ -15,6 +16,7 @@ pub(crate) struct Program {
     /// Taken by the one engine that a command opens.
     builder: Cell<Option<Builder>>,
     url: String,
+    kinds: Vec<KindVersion>,
     pub(crate) settings: Settings,
     /// The program's name, for hints that name its commands.
     pub(crate) name: String,
@@ -25,8 +27,14 @@ impl Program {
     pub(crate) fn new(builder: Builder, settings: Settings, name: &str) -> Program {
         let url = settings.store.as_deref().unwrap_or(builder.address());
         let url = with_limits(url, settings.limits.iter().map(|(name, value)| (name.as_str(), *value)));
+        let kinds = builder.kinds();
         let builder = Cell::new(Some(builder.url(&url)));
-        Program { builder, url, settings, name: name.to_owned() }
+        Program { builder, url, kinds, settings, name: name.to_owned() }
+    }
+
+    /// The kinds it serves, sorted.
+    pub(crate) fn kinds(&self) -> &[KindVersion] {
+        &self.kinds
     }
 
     /// The address of the store.

@@ -23,7 +23,7 @@ pub struct Handle<J> {
 
 impl<J> Clone for Handle<J> {
     fn clone(&self) -> Handle<J> {
-        let (engine, submitted) = (self.engine.clone(), self.submitted.clone());
+        let (engine, submitted) = (self.engine.clone(), self.submitted);
         Handle { engine, id: self.id, submitted, kind: PhantomData }
     }
 }

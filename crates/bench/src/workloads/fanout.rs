@@ -296,7 +296,8 @@ async fn survive(
 /// One of the workers while there is chaos. It records what it executes in this folder.
 pub(super) async fn worker(url: &str, record: &Path) -> anyhow::Result<ExitCode> {
     executions::record_in(record)?;
-    let _engine = engine(url).await?.start().await?;
+    let engine = engine(url).await?;
+    engine.start().await?;
     super::helper::serve_commands(|_| {}).await
 }
 

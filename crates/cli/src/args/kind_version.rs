@@ -1,7 +1,8 @@
 //! The version of the kind of a job to be submitted.
 
 use anyhow::bail;
-use windlass::Engine;
+
+use crate::program::Program;
 
 /// A version that this program does not serve is refused unless --any-kind is given: it is most likely a typing mistake.
 #[derive(clap::Args)]
@@ -15,9 +16,9 @@ pub(crate) struct KindVersion {
 }
 
 impl KindVersion {
-    /// The version that was given, or the newest that the engine serves.
-    pub(crate) fn resolve(&self, engine: &Engine, kind: &str) -> anyhow::Result<i32> {
-        let kinds = engine.kinds();
+    /// The version that was given, or the newest that the program serves.
+    pub(crate) fn resolve(&self, program: &Program, kind: &str) -> anyhow::Result<i32> {
+        let kinds = program.kinds();
         let served: Vec<i32> =
             kinds.iter().filter(|served| served.kind == kind).map(|served| served.version).collect();
         match (self.kind_version, served.iter().max()) {

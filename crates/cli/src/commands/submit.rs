@@ -94,8 +94,8 @@ const IN_FLIGHT: usize = 2_000;
 pub(crate) async fn run(args: Args, program: &Program) -> anyhow::Result<ExitCode> {
     let input = args::json("input", &args.input)?;
     let signals = args.signal.iter().map(|text| parse_signal(text)).collect::<anyhow::Result<Vec<_>>>()?;
+    let version = args.version.resolve(program, &args.kind)?;
     let engine = program.engine().await?;
-    let version = args.version.resolve(&engine, &args.kind)?;
     let parent = match &args.parent {
         Some(parent) => Some(resolve::job(parent, &engine, program).await?),
         None => None,

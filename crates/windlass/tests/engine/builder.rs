@@ -192,7 +192,7 @@ async fn data_that_a_kind_needs_is_given_before_it_starts(on: On) {
     // An engine that only submits needs no data.
     let submits = Engine::builder(&store.url).task::<NeedyTask>().data(Mailer).open().await.expect("opened");
     let job = submits.submit(NeedyTask).await.expect("submitted");
-    let error = submits.start().await.err().expect("not started").to_string();
+    let error = submits.start().await.expect_err("not started").to_string();
     assert!(error.contains("builder::Database`") && !error.contains("Mailer"), "{error}");
     assert_eq!(submits.worker().await, None);
     let engine = Engine::builder(&store.url).store(submits.store().clone());
@@ -210,7 +210,7 @@ async fn an_engine_without_kinds_does_not_start(on: On) {
     contains_all(&error.to_string(), &["nothing to serve", ".task::<T>()", ".workflow::<W>()", "`.open()`"]);
     assert!(!exists(&store), "nothing was opened");
     let engine = Engine::builder(&store.url).open().await.expect("opened");
-    let later = engine.start().await.err().expect("not started");
+    let later = engine.start().await.expect_err("not started");
     assert_eq!(later.to_string(), error.to_string());
 }
 
@@ -239,7 +239,7 @@ async fn an_opened_engine_is_started_once_and_again_after_a_stop(on: On) {
     engine.start().await.expect("started");
     assert_eq!(early.result().await.expect("done"), 1);
     let worker = engine.worker().await;
-    let error = engine.clone().start().await.err().expect("a clone is the same engine");
+    let error = engine.clone().start().await.expect_err("a clone is the same engine");
     contains_all(&error.to_string(), &["started already", "stop it"]);
     assert_eq!((engine.worker().await, worker.is_some()), (worker, true), "the worker is unharmed");
     assert_eq!(engine.submit(Echo(2)).await.expect("submitted").result().await.expect("done"), 2);

@@ -182,14 +182,14 @@ async fn large_payloads_are_compressed_and_limited_by_their_compressed_size(url:
     let sealed = Engine::builder(url).codec(ToyCipher { id: 10, key: 1 }).open().await.expect("opened");
     let error = sealed.submit(echo(&"x".repeat((1 << 20) - 30))).await.map(|_| ());
     assert!(error.is_ok(), "{error:?}");
-    let error = sealed.submit(echo(&"x".repeat(1 << 20))).await.err().expect("too large").to_string();
+    let error = sealed.submit(echo(&"x".repeat(1 << 20))).await.expect_err("too large").to_string();
     assert!(error.contains("more than the 1048576 allowed"), "{error}");
     engine.stop().await;
 }
 
 async fn errors_of_a_codec_reach_the_caller(url: &str) {
     let engine = engine(url).codec(ToyCipher { id: 10, key: 1 }).start().await.expect("started");
-    let error = engine.submit(echo("a secret")).await.err().expect("refused");
+    let error = engine.submit(echo("a secret")).await.expect_err("refused");
     assert!(matches!(error, Error::Codec { .. }) && !error.is_retryable());
     let text = "the input of a \"echo\" job cannot be encoded: codec 10 could not write it (there are things";
     assert!(error.to_string().contains(text), "{error}");

@@ -228,13 +228,13 @@ async fn a_job_of_a_serial_key_that_ends_lets_the_next_one_run(url: &str) {
 async fn a_rate_limit_holds_and_can_be_raised_while_jobs_wait(url: &str) {
     let engine = start(url).await;
     let ops = engine.control("ada");
-    let unknown = engine.submit(Play::Listen).rate("api").await.err().expect("refused").to_string();
+    let unknown = engine.submit(Play::Listen).rate("api").await.expect_err("refused").to_string();
     assert!(unknown.contains("does not exist") && unknown.contains("limits set"), "{unknown}");
     // One an hour, two at once: the third waits.
     let slow = RateLimit::per("api", 1, Duration::from_secs(3_600)).burst(2);
     assert!(ops.set_limit(slow).await.expect("set"));
     let heavy = engine.submit(Play::Listen).rate(RateCharge::new("api").weight(3)).await;
-    assert!(heavy.err().expect("refused").to_string().contains("burst of 2"));
+    assert!(heavy.expect_err("refused").to_string().contains("burst of 2"));
     let log = name("rate", url);
     let mut jobs = Vec::new();
     for n in 0..6 {
@@ -284,7 +284,7 @@ async fn a_unique_submit_returns_the_existing_job_or_replaces_it(url: &str) {
     assert_eq!((same.id(), same.is_new()), (first.id(), false));
     reaches(&engine, first.id(), State::Running).await;
     let rejected = engine.submit(Play::Listen).unique(Unique::new("report").or_replace()).await;
-    let rejected = rejected.err().expect("a running job is not replaced").to_string();
+    let rejected = rejected.expect_err("a running job is not replaced").to_string();
     assert!(rejected.contains(&first.id().to_string()), "{rejected}");
     let unique = Unique::new("report").or_cancel_and_replace();
     let second = engine.submit(Play::Sleep).unique(unique).delay(Duration::from_secs(3_600)).await;

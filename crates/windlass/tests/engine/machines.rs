@@ -444,7 +444,7 @@ async fn a_submit_with_a_signal_sends_it_to_the_new_or_existing_job(url: &str) {
     let second = submit().signal_once("a", "1", 2).signal("b", 3).await.expect("submitted");
     assert!(first.is_new() && !second.is_new() && first.id() == second.id());
     assert_eq!(first.result().await.expect("done"), ["a=1", "b=3"]);
-    let late = submit().signal("a", 1).await.err().expect("it has ended").to_string();
+    let late = submit().signal("a", 1).await.expect_err("it has ended").to_string();
     assert!(late.contains("is done: it takes no more signals"), "{late}");
     engine.stop().await;
 }

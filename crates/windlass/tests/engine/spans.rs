@@ -160,7 +160,7 @@ async fn a_trace_reaches_the_attempt_in_another_engine(url: &str) {
     let kept = here.inspect().job(plain.id()).await.expect("read").expect("the job exists");
     assert!(kept.settings.is_default(), "a job without a trace has default settings");
 
-    let bad = here.submit(Traced).trace("not-a-trace").await.err().expect("refused").to_string();
+    let bad = here.submit(Traced).trace("not-a-trace").await.expect_err("refused").to_string();
     assert!(bad.contains("\"not-a-trace\" is not a traceparent") && bad.contains("like 00-"), "{bad}");
     there.stop().await;
 }

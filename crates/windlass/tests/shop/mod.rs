@@ -25,7 +25,7 @@ pub(crate) const ORDERS: &str = "create table shop_orders (id int4 primary key, 
 pub(crate) async fn start() -> (Cluster, Engine) {
     let cluster = tokio::task::spawn_blocking(Cluster::start).await.expect("not interrupted");
     let cluster = cluster.expect("PostgreSQL is needed for this test");
-    let engine = Engine::builder(&cluster.url()).task::<Confirm>().start().await;
+    let engine = Engine::builder(cluster.url()).task::<Confirm>().start().await;
     (cluster, engine.expect("started"))
 }
 

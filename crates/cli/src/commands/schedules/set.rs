@@ -59,8 +59,8 @@ pub(super) struct Args {
 
 pub(super) async fn run(args: Args, program: &Program) -> anyhow::Result<ExitCode> {
     let input = args::json("input", &args.input)?;
+    let version = args.version.resolve(program, &args.kind)?;
     let engine = program.engine().await?;
-    let version = args.version.resolve(&engine, &args.kind)?;
     let mut schedule = engine
         .schedule_json(&args.name, args.calendar.clone(), &args.kind, version, &input)
         .overlap(args.overlap)

@@ -24,7 +24,7 @@ async fn keys_and_ids_make_submits_repeatable(url: &str) {
     let id = engine.new_id();
     assert!(engine.submit(Do(Act::Return(3))).id(id).await.expect("submitted").is_new());
     assert!(!engine.submit(Do(Act::Return(3))).id(id).await.expect("repeated").is_new());
-    let taken = engine.submit(Do(Act::Return(4))).id(id).await.err().expect("another input");
+    let taken = engine.submit(Do(Act::Return(4))).id(id).await.expect_err("another input");
     assert!(taken.to_string().contains("with another input"), "{taken}");
 
     let all =
@@ -91,14 +91,14 @@ async fn bad_submits_are_refused_with_what_to_do(url: &str) {
         ),
     ];
     for (answer, text) in errors {
-        let error = answer.err().expect(text).to_string();
+        let error = answer.expect_err(text).to_string();
         assert!(error.contains(text) && error.contains(';'), "{error}");
     }
     let one_bad = engine
         .submit_all([Do(Act::Return(1)), Do(Act::FailFirst { times: 0, padding: "x".repeat(1 << 21) })]);
     one_bad.await.expect_err("refused");
     assert!(engine.inspect().state_counts(9).await.expect("counted").is_empty(), "nothing was written");
-    let nothing = Engine::open(url).await.expect("opened").start().await.err().expect("no kinds");
+    let nothing = Engine::open(url).await.expect("opened").start().await.expect_err("no kinds");
     assert!(nothing.to_string().contains(".task::<T>()"), "{nothing}");
     let nowhere = Engine::open("mysql://x").await.err().expect("no such store");
     assert!(nowhere.to_string().contains("sqlite://PATH"), "{nowhere}");
