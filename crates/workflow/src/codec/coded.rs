@@ -31,12 +31,11 @@ impl Handler for Coded {
                 let started = self.handler.start(attempt);
                 Started { running: self.encode_result(started.running), ..started }
             }
-            Err((failure, stage)) => Started {
-                running: Box::pin(ready(Err(failure))),
-                timeout: None,
-                stage,
-                handles_own_end: false,
-            },
+            Err(undecodable) => {
+                let (failure, stage) = *undecodable;
+                let running = Box::pin(ready(Err(failure)));
+                Started { running, timeout: None, stage, handles_own_end: false }
+            }
         }
     }
 
@@ -48,7 +47,8 @@ impl Handler for Coded {
     }
 
     fn backoff(&self, attempt: &Attempt, failure: &Failure, nth: u32) -> Option<Duration> {
-        self.handler.backoff(&*self.plain(Arc::new(attempt.clone())).ok()?, failure, nth)
+        let plain = self.plain(Arc::new(attempt.clone())).ok()?;
+        self.handler.backoff(&plain, failure, nth)
     }
 
     fn rescue(&self, attempt: Arc<Attempt>, failure: &Failure) -> Option<Running> {
@@ -59,7 +59,7 @@ impl Handler for Coded {
 
 impl Coded {
     /// Decodes all payloads of an attempt. The error has the stage of the job.
-    fn plain(&self, attempt: Arc<Attempt>) -> Result<Arc<Attempt>, (Failure, Option<String>)> {
+    fn plain(&self, attempt: Arc<Attempt>) -> Result<Arc<Attempt>, Box<(Failure, Option<String>)>> {
         let job = &attempt.job;
         let payloads = [Some(&job.input), job.data.as_ref()];
         let visible: Vec<i64> = job.visible_signals().iter().map(|signal| signal.number).collect();
@@ -81,7 +81,7 @@ impl Coded {
             job.data.as_mut().map_or(Ok(()), |data| decode("state", data))
         };
         if let Err(failure) = all() {
-            return Err((failure, attempt.job.stage.clone()));
+            return Err(Box::new((failure, attempt.job.stage.clone())));
         }
         // A signal that cannot be decoded stays as it is: the code that reads it marks it unreadable.
         for signal in job.inbox.iter_mut().filter(|signal| visible.contains(&signal.number)) {

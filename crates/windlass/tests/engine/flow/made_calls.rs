@@ -85,7 +85,7 @@ impl Workflow for Makes {
                 Err(Failure::stop("no"))
             }
             "drop_child" => {
-                let _ = flow.child("a", child("a"));
+                drop(flow.child("a", child("a")));
                 flow.step("work", async || Ok(())).await?;
                 Ok(Vec::new())
             }
@@ -103,7 +103,7 @@ impl Workflow for Makes {
                 Ok(Vec::new())
             }
             "drop_step" => {
-                let _ = flow.step("work", async || Ok(()));
+                drop(flow.step("work", async || Ok(())));
                 Ok(Vec::new())
             }
             "drop_branch" => {

@@ -74,7 +74,7 @@ async fn each_way_to_fail_has_its_reason(url: &str) {
     assert!(matches!(cancelled, JobError::Cancelled(failure) if failure.then == OnFailure::Cancel));
 
     let odd = || engine.submit_json("do", 1, serde_json::json!({"no": "such act"}));
-    let refused = odd().await.err().expect("refused").to_string();
+    let refused = odd().await.expect_err("refused").to_string();
     assert!(refused.contains("\"do\" job does not decode (unknown variant `no`"), "{refused}");
     let odd = odd().unchecked().await.expect("submitted");
     assert_eq!(reason(&odd.result().await.expect_err("failed")), Some(Reason::Undecodable));
