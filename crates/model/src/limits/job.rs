@@ -4,7 +4,7 @@ use super::{
     Invalid, Limits, MAX_DELAY, MAX_KEY_BYTES, MAX_NAME_BYTES, MAX_OPTIONS_BYTES, MAX_TAGS, check_key,
     check_name, check_prefix, check_slots, check_stage, check_text, invalid, quoted,
 };
-use crate::{NewJob, NewSignal, Time, When, rank::MAX_PRIORITY, rate::MAX_TOKENS, trace};
+use crate::{NewJob, NewSignal, Rev, Time, When, rank::MAX_PRIORITY, rate::MAX_TOKENS, trace};
 
 impl Limits {
     /// Checks a job before it is submitted.
@@ -12,6 +12,10 @@ impl Limits {
         if job.branch_position.is_some() {
             let hint = "leave it out; children of a branch are submitted by the steps of its job";
             return Err(invalid("the position in a branch", "is given with a submit", hint));
+        }
+        if job.parent_rev == Some(Rev::DETACHED) {
+            let hint = "leave it out; only the commit of a workflow submits detached children";
+            return Err(invalid("the revision of the parent", "is given with a submit", hint));
         }
         self.check_job(job)
     }
@@ -42,7 +46,7 @@ impl Limits {
         if job.parent == Some(job.id) {
             return Err(invalid("the parent", "is the job itself", "name the job that submits it"));
         }
-        if job.parent_rev.is_some() {
+        if job.parent_rev.is_some_and(|rev| rev != Rev::DETACHED) {
             let hint = "leave it out; the commit that submits a child sets it";
             return Err(invalid("the revision of the parent", "is given", hint));
         }

@@ -21,7 +21,7 @@ use windlass_model::{
 
 use super::{
     Boxed,
-    call::{CallSpec, CallStatus, Start},
+    call::{Call, CallSpec, CallStatus, Phase, Start},
     core::Core,
     journal::CallEnd,
     made::Unawaited,
@@ -133,7 +133,9 @@ impl RunState {
     /// Ends the innermost open scope because the job is cancelled. Returns whether there is one.
     pub(super) fn catch_cancel(&mut self, failure: &Failure, now: Time) -> bool {
         let open = self.calls.iter().filter(|(_, call)| call.call_kind == CallKind::CancelScope);
-        let innermost = open.filter(|(_, call)| call.wait().is_some()).max_by_key(|(_, call)| call.made);
+        // A replay does not begin calls that are not recorded.
+        let is_open = |call: &Call| matches!(call.phase, Phase::New | Phase::Waiting(_));
+        let innermost = open.filter(|(_, call)| is_open(call)).max_by_key(|(_, call)| call.made);
         let Some((id, _)) = innermost else { return false };
         let failure = Failure { class: class::CANCELLED.into(), ..failure.clone() };
         let payload = Payload::json(serde_json::to_vec(&failure).unwrap_or_default());

@@ -508,7 +508,7 @@ impl Workflow for Newest {
         flow.sleep(hours(1)).await;
         let get = |name: &str| flow.context().get::<u32>(name).map(|value| value.unwrap_or_default());
         // A call that was skipped does not make the version of later code old.
-        let (first, _late) = (flow.sleep(minutes(1)).name("first"), flow.sleep(minutes(2)).name("late"));
+        let first = flow.sleep(minutes(1)).name("first");
         flow.select("either", (first, flow.sleep(minutes(3)).name("slow"))).await;
         flow.step("between", async || Ok(())).await?;
         Ok((get("x")?, get("ticks")?.min(4), flow.version("new", 7)))
