@@ -39,7 +39,7 @@
 //!   return. [`Builder::start`] runs jobs; [`Builder::open`] only submits them and looks at them.
 //! - [`Submit`] submits a job, also in a transaction of your own, and returns a [`Handle`] to it. [`Signal`]s are messages to jobs.
 //!   [`Scheduling`] submits jobs by a calendar.
-//! - [`operate`] is for people: [`Control`](operate::Control) changes jobs by hand, [`Why`](operate::Why) explains why a job is not
+//! - [`operate`] is for people: [`Control`] changes jobs by hand, [`Why`] explains why a job is not
 //!   progressing, [`graph`](operate::graph) draws what workflows did.
 //! - [`testing`] runs your jobs on a virtual clock and kills the worker at every commit. [`codec`] encrypts or compresses payloads.
 //! - [`store`], [`runtime`], [`env`](mod@env) and [`model`] are what the engine is made of, for those who extend it.

@@ -112,7 +112,7 @@ where
     }
 }
 
-/// A stream that children are spawned from; see [`stream`].
+/// A stream that children are spawned from; see [`StreamSource::new`].
 pub struct StreamSource<F> {
     make: F,
 }
