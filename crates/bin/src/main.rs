@@ -4,7 +4,7 @@ mod kinds;
 
 use std::process::ExitCode;
 
-use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
+use clap::{Arg, ArgAction, ArgMatches, CommandFactory, FromArgMatches, Parser, Subcommand};
 use windlass::Engine;
 
 /// A durable work engine: every step of a job is committed before the job continues
@@ -44,11 +44,11 @@ fn main() -> ExitCode {
             );
         }
     };
-    let CommandLine { flags, command } = parse();
+    let (CommandLine { flags, command }, with_exec) = parse();
     let result = runtime.block_on(Box::pin(async {
         match command {
             Command::Shared(command) => {
-                command.run(flags, kinds::add(Engine::builder(DEFAULT_STORE)), "windlass").await
+                command.run(flags, kinds::add(Engine::builder(DEFAULT_STORE), with_exec), "windlass").await
             }
             Command::Bench(command) => command.run().await,
         }
@@ -59,9 +59,37 @@ fn main() -> ExitCode {
 }
 
 /// Parses the arguments of the process; prints the help or what is wrong with them and ends it.
-fn parse() -> CommandLine {
-    let matches = windlass_cli::with_default_store(CommandLine::command(), DEFAULT_STORE).get_matches();
-    CommandLine::from_arg_matches(&matches).unwrap_or_else(|error| error.exit())
+/// Returns also whether the built-in kind `exec` is known.
+fn parse() -> (CommandLine, bool) {
+    let command = windlass_cli::with_default_store(CommandLine::command(), DEFAULT_STORE);
+    let command = RUN_JOBS.iter().fold(command, |command, name| command.mut_subcommand(name, add_exec_flag));
+    let matches = command.get_matches();
+    let with_exec = knows_exec(&matches);
+    (CommandLine::from_arg_matches(&matches).unwrap_or_else(|error| error.exit()), with_exec)
+}
+
+/// The commands that run jobs of others.
+const RUN_JOBS: [&str; 2] = ["worker", "serve"];
+
+fn add_exec_flag(command: clap::Command) -> clap::Command {
+    let help = "Run jobs of the kind exec: whoever may submit jobs can then run any program as this user";
+    let flag = Arg::new("exec").long("exec").action(ArgAction::SetTrue).env("WINDLASS_EXEC");
+    command.arg(flag.value_parser(clap::builder::FalseyValueParser::new()).help(help).hide_env_values(true))
+}
+
+/// Whether the kind `exec` is known: to commands that run jobs only with their flag, and to all others, which check inputs by it.
+fn knows_exec(matches: &ArgMatches) -> bool {
+    match matches.subcommand() {
+        Some((name, matches)) if RUN_JOBS.contains(&name) => {
+            let with_exec = matches.get_flag("exec");
+            let runs_jobs = !matches!(matches.try_get_one::<bool>("no_work"), Ok(Some(true)));
+            if runs_jobs && !with_exec {
+                eprintln!("exec jobs are not run here; start with --exec to run them");
+            }
+            with_exec
+        }
+        _ => true,
+    }
 }
 
 /// Makes glibc return the memory of large buffers and share its heaps between threads. By default each thread has a heap of its

@@ -105,6 +105,29 @@ fn jobs_are_paused_resumed_reordered_cancelled_and_retried() {
 }
 
 #[test]
+fn a_job_is_retried_here_and_nothing_else_runs() {
+    let sandbox = Sandbox::new();
+    let (one, two) = (sandbox.submit(&["noop"]), sandbox.submit(&["noop"]));
+    let fails = sandbox.submit(&["exec", r#"{"command": "false"}"#, "--attempts", "1"]);
+    sandbox.ok(&["cancel", &one, &fails]);
+    assert_eq!(sandbox.ok(&["retry", &one, "--here", "--by", "ada", "--note", "again"]), "null\n");
+    assert_eq!((sandbox.state(&one).as_str(), sandbox.state(&two).as_str()), ("done", "ready"));
+    let audit = sandbox.ok(&["audit", "--json"]);
+    assert!(audit.contains("\"ada\"") && audit.contains("\"again\""), "{audit}");
+    let failed = sandbox.run(&["retry", &fails, "--here", "--json"]);
+    let answer: Value = serde_json::from_str(&failed.stdout).expect("JSON");
+    assert_eq!((failed.code, &answer["id"]), (1, &fails.as_str().into()), "{answer}");
+    assert!(answer["failure"].is_object() && sandbox.state(&fails) == "failed", "{answer}");
+    sandbox.refuses(&[
+        (&["retry", "--here"], &["--here", "it runs one job"]),
+        (&["retry", &one, &two, "--here"], &["it runs one job"]),
+        (&["retry", &one, "--here", "--kind", "noop"], &["leave them out"]),
+        (&["retry", &one, "--here"], &["cannot be retried", "it is done"]),
+        (&["retry", UNKNOWN_JOB, "--here"], &["there is no job"]),
+    ]);
+}
+
+#[test]
 fn a_running_job_is_cancelled_and_a_done_one_stays_done() {
     let sandbox = Sandbox::new();
     let _worker = sandbox.worker(&["--keep-done", "forever"]);

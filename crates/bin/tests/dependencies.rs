@@ -26,7 +26,7 @@ const LICENCES: [&str; 12] = [
 ];
 
 /// Crates that are there in more than one version, with the reason. All others must be there once.
-const DUPLICATES: [(&str, &str); 15] = [
+const DUPLICATES: [(&str, &str); 17] = [
     ("base64", "0.22 of postgres-protocol next to 0.23 of reqwest, with the feature otel only"),
     ("bitflags", "1.3 of defmt, for embedded systems only"),
     ("block-buffer", "RustCrypto: 0.10 of sqlx, in tests only, next to 0.11 of postgres-protocol"),
@@ -41,7 +41,9 @@ const DUPLICATES: [(&str, &str); 15] = [
     ("rand_core", "as rand"),
     ("sha2", "RustCrypto, as above"),
     ("syn", "2 next to 3, at build time only"),
+    ("synstructure", "0.13 of x509-parser, which rcgen may use and we do not"),
     ("wasi", "0.11 next to 0.14, on WebAssembly only"),
+    ("windows-sys", "0.52 of ring, on Windows only"),
 ];
 
 /// Crates that must not come in, and why.

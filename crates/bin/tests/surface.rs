@@ -9,6 +9,7 @@ fn help_names_every_command_and_says_where_to_start() {
     let help = Sandbox::new().ok(&["--help"]);
     let commands = [
         "worker",
+        "serve",
         "submit",
         "jobs",
         "show",
@@ -28,6 +29,7 @@ fn help_names_every_command_and_says_where_to_start() {
         "limits",
         "serial",
         "schedules",
+        "tokens",
         "audit",
         "prune",
         "migrate",

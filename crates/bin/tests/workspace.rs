@@ -20,9 +20,11 @@ const CRATES: &[(&str, &[&str])] = &[
     ("workflow", &["model", "env", "store", "runtime"]),
     ("operate", &["model", "env", "store", "workflow"]),
     ("windlass", &["model", "env", "store", "runtime", "workflow", "operate"]),
-    ("cli", &["windlass"]),
+    ("server", &["windlass"]),
+    ("cli", &["windlass", "server"]),
     ("bench", &["windlass", "testpg"]),
     ("bin", &["windlass", "cli", "bench"]),
+    ("docs", &[]),
 ];
 
 #[test]

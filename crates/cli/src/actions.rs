@@ -9,7 +9,7 @@ use std::{process::ExitCode, sync::atomic::Ordering, time::Duration};
 use anyhow::bail;
 use serde_json::{Value, json};
 use windlass::{
-    ControlOutcome, Engine, Error, JobId, State,
+    Control, ControlOutcome, Engine, Error, JobId, State,
     operate::{BulkProgress, JobAction, Preview, views},
     store::Inspect,
 };
@@ -68,6 +68,29 @@ impl Target {
 
     fn is_filtered(&self) -> bool {
         self.all || !self.filters.is_empty()
+    }
+
+    /// Whether the answer is printed as JSON.
+    pub(crate) fn is_json(&self) -> bool {
+        self.json
+    }
+
+    /// Who acts, and why.
+    pub(crate) fn control(&self, engine: &Engine) -> Control {
+        self.actor.control(engine)
+    }
+
+    /// Resolves the one job that is named, and opens an engine that can run it and serves no queue.
+    pub(crate) async fn one_to_run(&self, program: &Program) -> anyhow::Result<(Engine, JobId)> {
+        let [name] = self.jobs.as_slice() else {
+            bail!("it runs one job; name one, or leave it out, so that workers run them")
+        };
+        if self.is_filtered() || self.dry_run || self.rate.is_some() {
+            bail!("filters, --dry-run and --rate are for many jobs; leave them out");
+        }
+        let engine = program.runner().await?;
+        let id = resolve::job(name, &engine, program).await?;
+        Ok((engine, id))
     }
 
     /// Resolves the named jobs, each once.

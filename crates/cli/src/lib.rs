@@ -62,8 +62,9 @@ impl Subcommand for Command {
 impl Command {
     /// Runs the command on the store that the settings name, or else on the engine's own. `name` is the program's.
     pub async fn run(self, flags: Flags, engine: Builder, name: &str) -> anyhow::Result<ExitCode> {
-        let Flags { store, config, log } = flags;
-        let settings = config::read(config.as_deref(), Settings { store, log, ..Settings::default() })?;
+        let Flags { store, store_file, config, log } = flags;
+        let flags = Settings { store, store_file, log, ..Settings::default() };
+        let settings = config::read(config.as_deref(), flags)?;
         let _log = self.0.start_log(&settings)?;
         self.0.run(&Program::new(engine, settings, name)).await
     }
@@ -75,6 +76,9 @@ pub struct Flags {
     /// The store: sqlite://PATH or postgres://USER@HOST/DATABASE [env: WINDLASS_STORE]
     #[arg(long, global = true, value_name = "URL", help_heading = "Settings")]
     store: Option<String>,
+    /// A file with the address of the store, which may have a password [env: WINDLASS_STORE_FILE]
+    #[arg(long, global = true, value_name = "PATH", help_heading = "Settings")]
+    store_file: Option<std::path::PathBuf>,
     /// The settings file [env: WINDLASS_CONFIG] [default: windlass.toml, if it exists]
     #[arg(long, global = true, value_name = "PATH", help_heading = "Settings")]
     config: Option<std::path::PathBuf>,

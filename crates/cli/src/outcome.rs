@@ -33,6 +33,7 @@ fn list_command(what: &str) -> &'static str {
         "limit" => "limits",
         "schedule" => "schedules",
         "serial key" => "serial",
+        "token" => "tokens list",
         _ => "queues",
     }
 }

@@ -59,6 +59,16 @@ impl Program {
 
     /// Opens the engine to read with. Never creates or migrates a store.
     pub(crate) async fn reader(&self) -> anyhow::Result<Engine> {
+        self.open_existing(self.builder()?).await
+    }
+
+    /// Opens an engine that, once it is started, serves no queue and runs only jobs that it is called for. Never creates or
+    /// migrates a store.
+    pub(crate) async fn runner(&self) -> anyhow::Result<Engine> {
+        self.open_existing(self.settings.apply(self.builder()?)?.serve_only([])).await
+    }
+
+    async fn open_existing(&self, builder: Builder) -> anyhow::Result<Engine> {
         if let Some(path) = sqlite_path(&self.url)
             && !path.exists()
         {
@@ -70,7 +80,7 @@ impl Program {
             );
         }
         let store = windlass::store::open(&self.url, false).await.with_context(|| self.open_error())?;
-        self.builder()?.store(store).open().await.with_context(|| self.open_error())
+        builder.store(store).open().await.with_context(|| self.open_error())
     }
 
     /// The error text for an id that no job in the store has.

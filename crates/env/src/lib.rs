@@ -103,6 +103,13 @@ impl Env {
         }
     }
 
+    /// 256 random bits of the operating system, for secrets: never virtual, because a secret that a test could predict would be none.
+    pub fn secret(&self) -> std::io::Result<[u8; 32]> {
+        let mut bytes = [0; 32];
+        getrandom::fill(&mut bytes).map_err(std::io::Error::from)?;
+        Ok(bytes)
+    }
+
     /// A random number from 0 to 1.
     #[inline]
     pub fn random(&self) -> f64 {

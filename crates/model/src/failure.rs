@@ -36,7 +36,26 @@ pub enum OnFailure {
 /// An error as it is kept: a class that retry policies match, a message for people, and optionally the error itself as data.
 ///
 /// Write `impl From<MyError> for Failure` to convert an error type of your own. The conversion decides whether an error is worth
-/// a retry.
+/// a retry, and `?` applies it in tasks, machines, steps and transactions:
+///
+/// ```
+/// # use windlass_model::Failure;
+/// enum PaymentError {
+///     Busy,
+///     Declined,
+/// }
+///
+/// impl From<PaymentError> for Failure {
+///     fn from(error: PaymentError) -> Failure {
+///         match error {
+///             PaymentError::Busy => Failure::retry("the bank is busy").class("busy"),
+///             PaymentError::Declined => Failure::stop("the card was declined").class("declined"),
+///         }
+///     }
+/// }
+/// ```
+///
+/// For errors of other crates, the call says it: `.or_retry()?` or `.or_stop()?` ([`OrFailure`]).
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Failure {
     /// Its class, which retry policies match and people search by: a word of the engine ([`class`]) or of the program. [`Failure::class_of`] is

@@ -29,6 +29,7 @@
 //! - [`retry`]: whether and when a failed attempt is repeated
 //! - [`lease`]: until when a worker may claim
 //! - [`crash`]: what happens to a job whose worker died
+//! - [`progress`]: what a running attempt reports of itself
 //!
 //! Flow control:
 //! - [`rank`]: the order in which ready jobs are claimed
@@ -52,9 +53,11 @@ pub mod state;
 pub mod submit;
 pub mod time;
 
+pub mod counts;
 pub mod crash;
 pub mod failure;
 pub mod lease;
+pub mod progress;
 pub mod retry;
 
 pub mod calendar;
@@ -70,12 +73,15 @@ pub mod merge;
 pub mod poll;
 pub mod wait;
 
+pub mod access;
 pub mod limits;
 pub mod trace;
 
+pub use access::{Permission, Role, Scope};
 pub use branch::{BranchCounts, BranchMember, BranchNo, BranchPosition, BranchUpdate, BranchWatch};
 pub use calendar::Calendar;
 pub use change::{Change, FirstAttempt, StepWrites};
+pub use counts::JobCounts;
 pub use failure::{Failure, FailureClass, Reason};
 pub use id::{ClaimNo, Epoch, JobId, Rev, WorkerId};
 pub use job::{ClaimedJob, JobClaim, KindVersion, NewJob, Payload, Settings, When};
@@ -85,6 +91,7 @@ pub use limits::{Invalid, Limits};
 pub use merge::Merge;
 pub use outcome::{CommitOutcome, Outcome};
 pub use poll::BranchPoll;
+pub use progress::{Progress, ProgressReport};
 pub use rate::{RateCharge, RateLimit};
 pub use retry::Retry;
 pub use schedule::Schedule;

@@ -28,6 +28,18 @@ pub struct RetryRule {
 }
 
 /// A retry policy: rules, of which the first that matches a failure decides.
+///
+/// ```
+/// # use std::time::Duration;
+/// # use windlass_model::Retry;
+/// let three_attempts = Retry::times(3);
+/// let by_class = Retry::rules()
+///     .on("busy", 10)
+///     .backoff(Duration::from_secs(5), Duration::from_secs(120))
+///     .on("timeout", 2)
+///     .otherwise(3);
+/// # assert_eq!((three_attempts.as_rules().len(), by_class.as_rules().len()), (1, 3));
+/// ```
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Retry {

@@ -28,6 +28,14 @@ impl Control {
         Control { operator, actor: Actor::new(author) }
     }
 
+    pub(crate) fn operator(&self) -> &Operator {
+        &self.operator
+    }
+
+    pub(crate) fn actor(&self) -> &Actor {
+        &self.actor
+    }
+
     /// Adds a reason, which the audit log keeps and `why` shows.
     pub fn note(mut self, note: impl Into<String>) -> Control {
         self.actor.note = Some(note.into());

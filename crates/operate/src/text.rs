@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use windlass_model::Time;
+use windlass_model::{Progress, Time};
 use windlass_store::Pause;
 
 /// A number with commas between thousands.
@@ -67,9 +67,71 @@ pub fn paused_by(pause: &Pause, now: Time) -> String {
     format!("by {} {}{note}", pause.author, relative(pause.at, now))
 }
 
+/// How far an attempt has come, and when it said so: `412 of 5,000 (8 %), page 3, 4s ago`.
+pub fn progress(progress: &Progress, now: Time) -> String {
+    let done = match (progress.total, progress.percent()) {
+        (Some(total), Some(percent)) => {
+            format!("{} of {} ({percent:.0} %)", thousands(progress.done), thousands(total))
+        }
+        _ => thousands(progress.done),
+    };
+    let step = progress.step.as_ref().map(|step| format!("step {step}"));
+    let note = Some(progress.note.clone()).filter(|note| !note.is_empty());
+    let parts = [step, Some(done), note, Some(relative(progress.at, now))];
+    parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
+}
+
+/// Units of durations, in microseconds.
+const UNITS: [(&str, u64); 7] = [
+    ("us", 1),
+    ("ms", 1_000),
+    ("s", 1_000_000),
+    ("m", 60_000_000),
+    ("h", 3_600_000_000),
+    ("d", 86_400_000_000),
+    ("w", 604_800_000_000),
+];
+
+/// Parses a duration like `15s`, `500ms`, `2m` or `1h30m`.
+pub fn parse_duration(text: &str) -> Result<Duration, String> {
+    let invalid = || format!("{text:?} is not a duration; write it as 15s, 500ms, 2m, 1h30m or 7d");
+    let mut rest = text.trim();
+    let mut micros = 0f64;
+    if rest.is_empty() {
+        return Err(invalid());
+    }
+    while !rest.is_empty() {
+        let number = rest.find(|c: char| !c.is_ascii_digit() && c != '.').ok_or_else(|| {
+            format!("{text:?} has no unit; write the duration as {text}s, {text}ms or {text}m")
+        })?;
+        let (count, tail) = rest.split_at(number);
+        let unit = tail.find(|c: char| !c.is_ascii_alphabetic()).unwrap_or(tail.len());
+        let (unit, tail) = tail.split_at(unit);
+        let count: f64 = count.parse().map_err(|_| invalid())?;
+        let (_, size) = UNITS.iter().find(|(name, _)| *name == unit).ok_or_else(invalid)?;
+        micros += count * *size as f64;
+        rest = tail.trim_start();
+    }
+    // Two centuries: a longer one is a mistake, and would overflow a `Time`.
+    if micros > 6.4e15 {
+        return Err(format!("{text:?} is too long; the longest duration is about 200 years"));
+    }
+    Ok(Duration::from_micros(micros.round() as u64))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn progress_reads_as_a_share_a_note_and_an_age() {
+        let now = Time(1_800_000_000_000_000);
+        let at = now - Duration::from_secs(4);
+        let report = Progress::new(412, Some(5_000), "page 3", at);
+        assert_eq!(progress(&report, now), "412 of 5,000 (8 %), page 3, 4s ago");
+        let open_ended = Progress { step: Some("fetch".into()), ..Progress::new(1_200, None, "", now) };
+        assert_eq!(progress(&open_ended, now), "step fetch, 1,200, just now");
+    }
 
     #[test]
     fn ages_are_short() {

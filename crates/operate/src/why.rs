@@ -19,7 +19,7 @@ use windlass_store::{Branch, Holds, Job, Pause, RateHold, SerialHold, WorkerView
 
 use windlass_workflow::Error;
 
-use crate::Operator;
+use crate::{Operator, text};
 
 pub use cause::Cause;
 pub use child::AwaitedChild;
@@ -270,7 +270,9 @@ fn running(job: &Job, holds: &Holds, workers: &[WorkerView], now: Time) -> Vec<E
     }
     if causes.is_empty() {
         let since = job.started_at.map(|at| format!(" for {}", span(now - at))).unwrap_or_default();
-        let because = format!("It has been running on {name}{since}.");
+        let progress = job.progress.as_ref().map(|progress| text::progress(progress, now));
+        let progress = progress.map(|text| format!(" Its progress: {text}.")).unwrap_or_default();
+        let because = format!("It has been running on {name}{since}.{progress}");
         causes.push(Explanation(
             Cause::Running,
             because,
@@ -394,11 +396,12 @@ fn unserved(job: &Job, workers: &[WorkerView], now: Time) -> Option<Explanation>
     }
     if kinds.peek().is_none() {
         let because = format!("No worker that serves queue {queue:?} knows the kind {kind:?}.");
-        return Some(Explanation(
-            Cause::KindUnserved,
-            because,
-            "Start the program that registers this kind.".into(),
-        ));
+        let hint = match kind.as_str() {
+            // The kind of the stock binary that its workers serve only if they are started for that.
+            "exec" => "Start `windlass worker --exec`, or the program that registers this kind.",
+            _ => "Start the program that registers this kind.",
+        };
+        return Some(Explanation(Cause::KindUnserved, because, hint.into()));
     }
     if !kinds.any(|served| served.version == version) {
         let because =

@@ -26,12 +26,13 @@ use crate::{
     releaser::ClaimGuard,
     sync::{lock, wait_until},
     telemetry::{StoreCall, add},
+    write_turns::{WriteTurn, WriteTurns},
 };
 
 /// The most changes, with their children, in one transaction. Larger batches gain nothing per change, and delay their first.
 const BATCH_ROWS: usize = 1_000;
 /// How many waiting changes are worth a second transaction while one is in flight.
-const SECOND_BATCH: usize = 64;
+const SECOND_BATCH: usize = 24;
 
 pub(crate) struct Committer {
     state: Mutex<State>,
@@ -41,6 +42,8 @@ pub(crate) struct Committer {
     shrunk: Notify,
     /// How many transactions may be in flight.
     max_in_flight: usize,
+    /// Shared with the submitter of this process.
+    turns: WriteTurns,
     /// How many changes may wait before slots stop starting new attempts.
     max_backlog: usize,
     /// Whether the worker has stopped, and nothing is committed any more.
@@ -68,7 +71,7 @@ struct Owner {
 }
 
 impl State {
-    /// Takes as many changes as one transaction may have, at least one.
+    /// Takes as many changes as one transaction may have, at least one if any waits.
     fn take_batch(&mut self) -> Vec<Item> {
         let (mut bytes, mut rows) = (0, 0);
         let fits = |item: &Item| {
@@ -84,12 +87,13 @@ impl State {
 }
 
 impl Committer {
-    pub(crate) fn new(max_in_flight: usize, max_backlog: usize) -> Committer {
+    pub(crate) fn new(max_in_flight: usize, max_backlog: usize, turns: WriteTurns) -> Committer {
         Committer {
             state: Mutex::default(),
             work: Notify::new(),
             shrunk: Notify::new(),
             max_in_flight: max_in_flight.max(1),
+            turns,
             max_backlog,
             closed: AtomicBool::new(false),
         }
@@ -107,16 +111,15 @@ impl Committer {
 
     /// Commits one batch; `false` if there is none for this task.
     async fn tick(&self, core: &Core) -> bool {
-        let batch = {
+        {
             let mut state = lock(&self.state);
             let least = if state.in_flight == 0 { 1 } else { SECOND_BATCH };
             if state.waiting.len() < least || state.in_flight >= self.max_in_flight {
                 return false;
             }
             state.in_flight += 1;
-            state.take_batch()
-        };
-        self.commit(core, batch).await;
+        }
+        self.commit(core, InFlight::new(self)).await;
         true
     }
 
@@ -148,12 +151,12 @@ impl Committer {
     }
 
     async fn add(&self, core: &Core, item: Item) {
-        let batch = {
+        let in_flight = {
             let mut state = lock(&self.state);
             state.waiting.push(item);
             if state.in_flight == 0 {
                 state.in_flight = 1;
-                Some(state.take_batch())
+                Some(InFlight::new(self))
             } else {
                 if state.in_flight < self.max_in_flight && state.waiting.len() >= SECOND_BATCH {
                     self.work.notify_one();
@@ -161,8 +164,8 @@ impl Committer {
                 None
             }
         };
-        if let Some(batch) = batch {
-            self.commit(core, batch).await;
+        if let Some(in_flight) = in_flight {
+            self.commit(core, in_flight).await;
         }
     }
 
@@ -187,10 +190,15 @@ impl Committer {
         self.shrunk.notify_waiters();
     }
 
-    /// Commits a batch and does what follows from each verdict.
-    async fn commit(&self, core: &Core, batch: Vec<Item>) {
-        let mut in_flight = InFlight::new(self, batch);
-        let verdicts = commit_until_answered(core, &in_flight.changes).await;
+    /// Commits what waits, up to one batch, and does what follows from each verdict.
+    async fn commit(&self, core: &Core, mut in_flight: InFlight<'_>) {
+        let turn = self.turns.next().await;
+        self.turns.gather().await;
+        in_flight.take_batch();
+        if in_flight.changes.is_empty() {
+            return;
+        }
+        let verdicts = commit_until_answered(core, &in_flight.changes, turn).await;
         let (changes, owners) =
             (std::mem::take(&mut in_flight.changes), std::mem::take(&mut in_flight.owners));
         add(&core.stats.commits, 1);
@@ -243,9 +251,14 @@ struct InFlight<'a> {
 }
 
 impl<'a> InFlight<'a> {
-    fn new(committer: &'a Committer, batch: Vec<Item>) -> InFlight<'a> {
-        let (changes, owners) = batch.into_iter().map(|item| (item.change, item.owner)).unzip();
-        InFlight { committer, changes, owners }
+    /// A transaction that the committer has counted and that has no changes yet.
+    fn new(committer: &'a Committer) -> InFlight<'a> {
+        InFlight { committer, changes: Vec::new(), owners: Vec::new() }
+    }
+
+    fn take_batch(&mut self) {
+        let batch = lock(&self.committer.state).take_batch();
+        (self.changes, self.owners) = batch.into_iter().map(|item| (item.change, item.owner)).unzip();
     }
 }
 
@@ -282,14 +295,22 @@ fn refusal(change: Change, why: &str) -> Change {
 /// Commits until the store has answered for all changes. Every call is a blind repeat of the one before, which
 /// `Execution::commit` allows. After an error half as many changes are sent, in case the batch was too much for a slow database.
 /// Once the committer is closed, changes without an answer count as fenced: their jobs are left to the reaper.
-async fn commit_until_answered(core: &Core, changes: &[Change]) -> Vec<CommitOutcome> {
+async fn commit_until_answered(core: &Core, changes: &[Change], turn: WriteTurn) -> Vec<CommitOutcome> {
     let mut backoff = Backoff::new(&core.env, "committing");
     let mut verdicts = Vec::with_capacity(changes.len());
     let mut size = changes.len();
+    let mut first_turn = Some(turn);
     loop {
         let rest = &changes[verdicts.len()..];
+        let turn = match first_turn.take() {
+            Some(turn) => turn,
+            None => core.committer.turns.next().await,
+        };
         let started = core.env.instant();
-        match core.store.commit(None, &rest[..size.min(rest.len())]).await {
+        let committed = core.store.commit(None, &rest[..size.min(rest.len())]).await;
+        // Others write while this one waits to try again.
+        drop(turn);
+        match committed {
             Ok(answers) => {
                 backoff.reset();
                 core.metrics.commit_batch_size.record(answers.len() as u64);

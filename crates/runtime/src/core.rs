@@ -14,7 +14,7 @@ use windlass_model::WorkerId;
 use windlass_store::Store;
 
 use crate::{
-    Config, Pool, Registry, Stats, Waiters, abort::Aborts, cancellations::Cancellations,
+    Config, Pool, Registry, Stats, Submitter, Waiters, abort::Aborts, cancellations::Cancellations,
     committer::Committer, direct::DirectPools, gatekeeper::Gatekeeper, ledger::Ledger,
     liveness::LivenessFile, pool::QueuePool, releaser::Releaser, solo_lock::SoloLock, telemetry::Metrics,
     timekeeper::Timekeeper,
@@ -84,15 +84,16 @@ impl Core {
         waiters: Arc<Waiters>,
         max_in_flight: usize,
         config: Config,
-        env: Env,
+        submitter: &Submitter,
     ) -> Core {
+        let env = submitter.env().clone();
         let kinds: Arc<[_]> = registry.kinds().into();
         let pools = pools
             .into_iter()
             .map(|(queue, pool)| Arc::new(QueuePool::new(queue, pool, Arc::clone(&kinds), env.clone())))
             .collect();
         Core {
-            committer: Committer::new(max_in_flight, config.max_uncommitted),
+            committer: Committer::new(max_in_flight, config.max_uncommitted, submitter.turns.clone()),
             config,
             store,
             registry,

@@ -99,7 +99,7 @@ impl Submitter {
 
     async fn send_direct(self: Arc<Self>, core: Arc<Core>, mut batch: Batch) {
         let claim = ClaimOnSubmit { worker: core.worker(), number: core.ledger.next_number() };
-        let outcomes = self.send_until_answered(&mut batch, Some(claim)).await;
+        let outcomes = self.send_until_answered(&mut batch, Some(claim), None).await;
         let (job, outcome) = (&batch.jobs[0], outcomes.as_ref().ok().and_then(|all| all.first()));
         let is_claimed = matches!(outcome, Some(SubmitOutcome::New { claimed: Some(_) }));
         core.ledger.open(claim.number, usize::from(is_claimed));

@@ -44,6 +44,7 @@ impl Core {
             writer: Arc::new(StepWriter::new(self, pool, &job.claim, job.claimed.rev, job.clock_offset)),
             cancelled: self.cancelled(),
             cancel: Arc::clone(&job.cancel),
+            progress: Arc::default(),
         });
         if let Some(fault) = &job.claimed.fault {
             return Some(outcome::change(&attempt, outcome::undecodable_row(fault), None));

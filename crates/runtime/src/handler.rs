@@ -1,11 +1,17 @@
 //! The code behind a kind: handlers, and what an attempt gives to and takes from them.
 
-use std::{collections::HashMap, future::Future, pin::Pin, sync::Arc, time::Duration};
+use std::{
+    collections::HashMap,
+    future::Future,
+    pin::Pin,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
 
 use tokio::sync::watch;
 use windlass_model::{
-    ClaimedJob, Failure, KindVersion, NewJob, Outcome, Payload, Retry, StepWrites, Time, UnreadableSignal,
-    Wait, WorkerId,
+    ClaimedJob, Failure, KindVersion, NewJob, Outcome, Payload, Progress, ProgressReport, Retry, StepWrites,
+    Time, UnreadableSignal, Wait, WorkerId,
 };
 use windlass_store::Actor;
 
@@ -13,6 +19,7 @@ use crate::{
     Layer, StepWriter,
     cancellations::CancelFlag,
     layer::{BoxedLayer, Layers},
+    sync::lock,
     telemetry::trace,
 };
 
@@ -31,6 +38,8 @@ pub struct Attempt {
     pub(crate) cancelled: watch::Receiver<bool>,
     /// Set by a cancel request for the job.
     pub(crate) cancel: Arc<CancelFlag>,
+    /// What the attempt last reported, for the renewer.
+    pub(crate) progress: Arc<Mutex<Option<Progress>>>,
 }
 
 impl Attempt {
@@ -49,6 +58,18 @@ impl Attempt {
         let mut cancelled = self.cancelled.clone();
         // An error means that the worker, which owns the sender, is gone.
         let _ = cancelled.wait_for(|cancelled| *cancelled).await;
+    }
+
+    /// Reports how far the attempt has come, in place of what it reported before. People see it once the worker has renewed its
+    /// lease.
+    pub fn report(&self, progress: Progress) {
+        *lock(&self.progress) = Some(progress);
+    }
+
+    /// What it has reported, if anything.
+    pub(crate) fn progress(&self) -> Option<ProgressReport> {
+        let progress = lock(&self.progress).clone()?;
+        Some(ProgressReport { job: self.job.id, epoch: self.job.epoch, progress })
     }
 
     /// The trace that this attempt is part of, as a W3C `traceparent` to pass on.

@@ -17,7 +17,42 @@ use crate::{Attempt, Running, StepResult, sync::lock};
 
 /// Code around every attempt of a worker.
 ///
-/// Closures are layers: `|attempt: AttemptInfo, next: NextLayer| async move { next.run().await }`.
+/// Closures and async functions are layers:
+///
+/// ```
+/// # use windlass_model::Failure;
+/// # use windlass_runtime::{AttemptInfo, Ended, Layer, NextLayer};
+/// async fn only_known_tenants(attempt: AttemptInfo, next: NextLayer) -> Result<Ended, Failure> {
+///     match attempt.key() {
+///         Some(key) if key.starts_with("acme/") => next.run().await,
+///         _ => Err(Failure::stop("there is no such tenant")),
+///     }
+/// }
+/// # fn is_layer(_: impl Layer) {}
+/// # is_layer(only_known_tenants);
+/// ```
+///
+/// A type of your own keeps what it needs in its fields:
+///
+/// ```
+/// # use std::{sync::atomic::{AtomicU64, Ordering}};
+/// # use windlass_model::Failure;
+/// # use windlass_runtime::{AttemptInfo, Ended, Layer, NextLayer};
+/// #[derive(Default)]
+/// struct CountFailures {
+///     failures: AtomicU64,
+/// }
+///
+/// impl Layer for CountFailures {
+///     async fn call(&self, _attempt: AttemptInfo, next: NextLayer) -> Result<Ended, Failure> {
+///         let ended = next.run().await?;
+///         if ended.failure().is_some() {
+///             self.failures.fetch_add(1, Ordering::Relaxed);
+///         }
+///         Ok(ended)
+///     }
+/// }
+/// ```
 pub trait Layer: Send + Sync + 'static {
     /// Called instead of the attempt. Call `next.run()` and return its answer; or return a failure to refuse the attempt, which
     /// the retry policy treats like a failure of the attempt.

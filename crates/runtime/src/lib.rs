@@ -65,6 +65,7 @@ mod abort;
 mod core;
 mod membership;
 mod worker;
+mod write_turns;
 
 // Helpers of all loops, and what is seen from outside.
 mod backoff;

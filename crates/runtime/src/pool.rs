@@ -68,12 +68,14 @@ struct State {
     buffer: VecDeque<Job>,
     /// Slots that run.
     running: usize,
-    /// Slots that are reserved for jobs that are being submitted.
+    /// How many jobs that are being submitted have a reservation.
     reserved: usize,
     /// Whether there may be more ready jobs than the last claim took.
     has_more: bool,
-    /// Whether the queue may have changed since the last claim.
+    /// Whether the queue may have changed since the last claim, by more than `own_ready`.
     is_changed: bool,
+    /// Jobs that this process has made ready since the last claim.
+    own_ready: usize,
     /// When a rate limit that jobs wait for has tokens again.
     refill_at: Option<Instant>,
     is_open: bool,
@@ -100,6 +102,7 @@ impl QueuePool {
             reserved: 0,
             has_more: false,
             is_changed: true,
+            own_ready: 0,
             refill_at: None,
             is_open: true,
             finished: 0,
@@ -132,6 +135,12 @@ impl QueuePool {
         self.changed.notify_one();
     }
 
+    /// Notes that this process has submitted a job that is ready, and wakes the claimer.
+    pub(crate) fn wake_for_own(&self) {
+        lock(&self.state).own_ready += 1;
+        self.changed.notify_one();
+    }
+
     /// How many jobs to claim now; `None` if there is no reason or not enough room for a claim.
     pub(crate) fn next_claim_size(&self) -> Option<usize> {
         let mut state = lock(&self.state);
@@ -140,6 +149,7 @@ impl QueuePool {
             return None;
         }
         state.is_changed = false;
+        state.own_ready = 0;
         state.refill_at = None;
         Some(demand)
     }
@@ -182,14 +192,14 @@ impl QueuePool {
         }
     }
 
-    /// Reserves a slot for a job that is about to be submitted, if one is free and no other job is known to wait.
+    /// Reserves room for a job that is about to be submitted, if there is some beside all jobs that are known to wait: a slot, or
+    /// a place among the jobs that are claimed ahead.
     pub(crate) fn reserve(&self, kind: &KindVersion) -> bool {
         let mut state = lock(&self.state);
-        let is_free = state.is_open
-            && !state.may_claim()
-            && state.buffer.is_empty()
-            && state.running + state.reserved < self.config.slots
-            && self.kinds.contains(kind);
+        // Jobs of others may be more urgent, and there may be any number of them.
+        let others_wait = state.is_changed || state.has_more;
+        let (room, _) = state.demand(&self.config, self.env.instant());
+        let is_free = state.is_open && !others_wait && state.own_ready < room && self.kinds.contains(kind);
         state.reserved += usize::from(is_free);
         is_free
     }
@@ -292,7 +302,7 @@ impl QueuePool {
 impl State {
     /// Whether a claim may find jobs.
     fn may_claim(&self) -> bool {
-        self.is_changed || self.has_more
+        self.is_changed || self.own_ready > 0 || self.has_more
     }
 
     /// How many jobs to hold ahead of free slots.
@@ -329,6 +339,27 @@ impl Throughput {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_submit_is_claimed_while_there_is_room_for_it_and_for_the_jobs_that_wait() {
+        let kind = KindVersion { kind: "greet".into(), version: 1 };
+        let pool = QueuePool::new("default".into(), Pool::slots(3), vec![kind.clone()].into(), Env::real());
+        assert!(!pool.reserve(&kind), "jobs of others may wait");
+        pool.next_claim_size().expect("a claim");
+        pool.wake_for_own();
+        assert!(pool.reserve(&kind) && pool.reserve(&kind), "three slots, and one job waits");
+        assert!(!pool.reserve(&kind), "the third slot is for the job that waits");
+        assert_eq!(pool.next_claim_size(), Some(1), "and the claim takes it");
+        pool.unreserve();
+        pool.unreserve();
+        pool.wake();
+        assert!(!pool.reserve(&kind), "jobs of others may wait again");
+        pool.next_claim_size().expect("a claim");
+        pool.set_claim_result(true, None);
+        assert!(!pool.reserve(&kind), "the claim has left some");
+        pool.set_claim_result(false, None);
+        assert!(!pool.reserve(&KindVersion { kind: "other".into(), version: 1 }), "it is not served here");
+    }
 
     #[test]
     fn a_refill_makes_a_full_pool_claim_once_it_has_room() {

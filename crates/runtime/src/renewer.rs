@@ -9,7 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use windlass_model::{ClaimNo, WorkerId};
+use windlass_model::{ClaimNo, ProgressReport, WorkerId, progress};
 use windlass_store::{ReapReport, ReapRequest, RenewRequest, Renewal, Store};
 
 use crate::{
@@ -41,6 +41,7 @@ async fn run(core: Arc<Core>) {
         }
     };
     let mut history = RenewalHistory::new(core.config.lease, core.env.instant());
+    let mut written = Some(Vec::new());
     let mut given_up = Vec::new();
     let mut reaped = HashSet::new();
     let mut next = core.env.instant();
@@ -51,7 +52,7 @@ async fn run(core: Arc<Core>) {
             () = core.stopped() => return,
         }
         if core.env.instant() >= next {
-            next = tick(&core, &*store, &mut history).await;
+            next = tick(&core, &*store, &mut history, &mut written).await;
         }
         reap_local(&core, &*store, &mut reaped).await;
         core.give_up_blocked(&*store, &mut given_up).await;
@@ -71,12 +72,20 @@ async fn run(core: Arc<Core>) {
     }
 }
 
-/// One renewal; returns when the next is due.
-async fn tick(core: &Arc<Core>, store: &dyn Store, history: &mut RenewalHistory) -> Instant {
+/// One renewal; returns when the next is due. `written` are the reports of progress that the store has, if
+/// that is known.
+async fn tick(
+    core: &Arc<Core>,
+    store: &dyn Store,
+    history: &mut RenewalHistory,
+    written: &mut Option<Vec<ProgressReport>>,
+) -> Instant {
     let config = &core.config;
     let started = core.env.instant();
     let worker = core.worker();
+    let reports = core.progress_reports();
     let request = RenewRequest {
+        progress: (written.as_ref() != Some(&reports)).then(|| reports.clone()),
         worker,
         lease: config.lease,
         settled: core.ledger.take_settled(),
@@ -90,6 +99,7 @@ async fn tick(core: &Arc<Core>, store: &dyn Store, history: &mut RenewalHistory)
                 core.on_claims_lost(&lost);
             }
             core.set_lease(started + config.lease);
+            *written = Some(reports);
             core.ledger.confirm(&request.solo_ended);
             core.renewed.notify_waiters();
             history.add(core.env.instant(), config.renew_every * 2);
@@ -100,6 +110,7 @@ async fn tick(core: &Arc<Core>, store: &dyn Store, history: &mut RenewalHistory)
             started + config.renew_every
         }
         Ok(Renewal::Lost) => {
+            *written = None;
             core.on_declared_dead(worker, store).await;
             core.env.instant() + Duration::from_millis(200)
         }
@@ -107,8 +118,17 @@ async fn tick(core: &Arc<Core>, store: &dyn Store, history: &mut RenewalHistory)
             core.metrics.count_error(StoreCall::Renew);
             tracing::warn!(%error, "the lease could not be renewed");
             core.ledger.put_back_settled(request.settled);
+            *written = None;
             core.env.instant() + (config.renew_every / 5).max(Duration::from_millis(50))
         }
+    }
+}
+
+impl Core {
+    /// What the attempts that run here have reported.
+    fn progress_reports(&self) -> Vec<ProgressReport> {
+        let watches = self.all_pools().into_iter().flat_map(|pool| pool.watches());
+        progress::newest(watches.filter_map(|watch| watch.attempt()?.progress()).collect())
     }
 }
 

@@ -1,7 +1,7 @@
-//! Submits jobs from this process, in batches, and claims them at once where a slot is free.
+//! Submits jobs from this process, in batches, and claims them at once where there is room.
 //!
-//! Submits that come while a transaction is in flight share the next one. A job for a queue with a free slot in this
-//! worker, and with no other job known to wait, is inserted already claimed: one write less, and no wait.
+//! Submits that come while a transaction is in flight share the next one. A job for a queue with room in
+//! this worker, for it and for all jobs that are known to wait, is inserted already claimed: one write less, and no wait.
 //!
 //! A batch is sent by a task of its own, so a caller that gives up does not harm others. It is repeated blindly until the
 //! store answers. A caller that has waited too long gets an error and may repeat the call: the ids are the same. A batch
@@ -24,6 +24,7 @@ use crate::{
     releaser::ClaimGuard,
     sync::lock,
     telemetry::{StoreCall, add, trace},
+    write_turns::{WriteTurn, WriteTurns},
 };
 
 /// The most jobs in one transaction, unless a single call has more.
@@ -36,6 +37,8 @@ pub struct Submitter {
     state: Mutex<State>,
     /// How many transactions may be in flight.
     max_in_flight: usize,
+    /// Shared with the committer of this process's worker.
+    pub(crate) turns: WriteTurns,
     /// How long a caller waits for a store that does not answer.
     max_wait: Duration,
     pub(crate) runtime: tokio::runtime::Handle,
@@ -82,7 +85,8 @@ impl Submitter {
         let runtime = env.runtime();
         let (state, worker) = (Mutex::default(), Mutex::default());
         let max_in_flight = max_in_flight.max(1);
-        Arc::new(Submitter { env, store, state, max_in_flight, max_wait, runtime, worker })
+        let turns = WriteTurns::new(store.writes_in_turn());
+        Arc::new(Submitter { env, store, state, max_in_flight, turns, max_wait, runtime, worker })
     }
 
     pub(crate) fn env(&self) -> &Env {
@@ -147,8 +151,11 @@ impl Submitter {
 
     /// Sends batches until no call waits.
     async fn run(self: Arc<Self>) {
-        while let Some(calls) = self.next_calls() {
-            self.tick(calls).await;
+        loop {
+            let mut turn = Some(self.turns.next().await);
+            self.turns.gather().await;
+            let Some(calls) = self.next_calls() else { return };
+            self.tick(calls, &mut turn).await;
         }
     }
 
@@ -170,31 +177,38 @@ impl Submitter {
         Some(state.waiting.drain(..count).collect())
     }
 
-    /// Sends the calls: those with a reserved slot in one batch, the others in another.
-    async fn tick(&self, calls: Vec<Call>) {
+    /// Sends the calls: those with a reservation in one batch, the others in another.
+    async fn tick(&self, calls: Vec<Call>, turn: &mut Option<WriteTurn>) {
         let core = self.core();
         let (reserved, plain): (Vec<Call>, Vec<Call>) = match &core {
-            Some(core) => calls.into_iter().partition(|call| reserve_slot(core, call)),
+            Some(core) => calls.into_iter().partition(|call| reserve_room(core, call)),
             None => (Vec::new(), calls),
         };
         if !reserved.is_empty() {
-            self.send(core.as_ref(), Batch::new(reserved), true).await;
+            self.send(core.as_ref(), Batch::new(reserved), true, turn).await;
         }
         if !plain.is_empty() {
-            self.send(core.as_ref(), Batch::new(plain), false).await;
+            self.send(core.as_ref(), Batch::new(plain), false, turn).await;
         }
     }
 
-    /// Sends a batch, to be claimed at once if slots are reserved for it. If the store refuses it, each half is sent by
+    /// Sends a batch, to be claimed at once if room is reserved for it. If the store refuses it, each half is sent by
     /// itself, and so on, until only the caller of the invalid job gets the error.
-    async fn send(&self, core: Option<&Arc<Core>>, batch: Batch, is_reserved: bool) {
+    async fn send(
+        &self,
+        core: Option<&Arc<Core>>,
+        batch: Batch,
+        is_reserved: bool,
+        turn: &mut Option<WriteTurn>,
+    ) {
         let mut batches = vec![batch];
         while let Some(mut batch) = batches.pop() {
             // Each try has its own claim number: nothing was claimed under that of a batch that was refused.
             let claim = core.filter(|_| is_reserved).map(|core| {
                 (core, ClaimOnSubmit { worker: core.worker(), number: core.ledger.next_number() })
             });
-            let outcomes = self.send_until_answered(&mut batch, claim.map(|(_, claim)| claim)).await;
+            let outcomes =
+                self.send_until_answered(&mut batch, claim.map(|(_, claim)| claim), turn.take()).await;
             if let Err(error) = &outcomes
                 && !error.is_retryable()
                 && batch.callers.len() > 1
@@ -215,12 +229,24 @@ impl Submitter {
         }
     }
 
-    /// Sends a batch until the store answers. Callers that have waited too long get the error meanwhile; a retryable error is
+    /// Sends a batch until the store answers, the first time in `turn`, if the caller has one. Callers that have waited too long get the error meanwhile; a retryable error is
     /// returned once no caller waits any more.
-    pub(crate) async fn send_until_answered(&self, batch: &mut Batch, claim: Option<ClaimOnSubmit>) -> Reply {
+    pub(crate) async fn send_until_answered(
+        &self,
+        batch: &mut Batch,
+        claim: Option<ClaimOnSubmit>,
+        mut turn: Option<WriteTurn>,
+    ) -> Reply {
         let mut backoff = Backoff::new(&self.env, "submitting");
         loop {
-            match self.store.submit(None, &batch.jobs, claim).await {
+            let turn = match turn.take() {
+                Some(turn) => turn,
+                None => self.turns.next().await,
+            };
+            let submitted = self.store.submit(None, &batch.jobs, claim).await;
+            // Others write while this one waits to try again.
+            drop(turn);
+            match submitted {
                 Ok(mut outcomes) => {
                     backoff.reset();
                     if batch.is_repeat {
@@ -295,8 +321,8 @@ fn pool_of<'a>(core: &'a Core, queue: &str) -> Option<&'a Arc<QueuePool>> {
     core.pools.iter().find(|pool| pool.queue == queue)
 }
 
-/// Reserves a slot for a call with a single job that is due now, if one is free.
-fn reserve_slot(core: &Core, call: &Call) -> bool {
+/// Reserves room for a call with a single job that is due now, if there is some.
+fn reserve_room(core: &Core, call: &Call) -> bool {
     let [job] = call.jobs.as_slice() else { return false };
     can_claim_at_submit(job)
         && !core.is_stopping()
@@ -368,7 +394,7 @@ pub(crate) fn wake_for(core: &Core, job: &NewJob) {
     match job.when {
         When::Now => {
             if let Some(pool) = pool_of(core, &job.queue) {
-                pool.wake();
+                pool.wake_for_own();
             }
         }
         When::After(delay) => core.timekeeper.set(delay),

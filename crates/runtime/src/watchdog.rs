@@ -147,6 +147,7 @@ impl Core {
         if pending.is_empty() {
             return;
         }
+        self.wake_runtime();
         let changes: Vec<Change> = pending.iter().map(|given_up| given_up.change.clone()).collect();
         match store.commit(None, &changes).await {
             Ok(verdicts) => {
@@ -169,6 +170,12 @@ impl Core {
                 tracing::warn!(%error, "the timeouts of blocked attempts could not be committed yet")
             }
         }
+    }
+
+    /// Wakes a thread of the runtime. The blocked thread may be the one that waited for sockets and timers, and tokio does not
+    /// replace it until a task is spawned from outside.
+    fn wake_runtime(&self) {
+        self.runtime.spawn(async {});
     }
 
     /// What follows from an attempt that blocks its thread.

@@ -51,15 +51,7 @@ impl Worker {
     ) -> Result<Worker, Error> {
         config.check().map_err(Error::Config)?;
         pools.iter().try_for_each(|(queue, pool)| pool.check(queue)).map_err(Error::Config)?;
-        let core = Arc::new(Core::new(
-            store,
-            registry,
-            pools,
-            waiters,
-            max_in_flight,
-            config,
-            submitter.env().clone(),
-        ));
+        let core = Arc::new(Core::new(store, registry, pools, waiters, max_in_flight, config, submitter));
         core.register(&*core.store).await?;
         // The jobs that a dead predecessor on this machine held are returned before anything else.
         renewer::reap_local(&core, &*core.store, &mut Default::default()).await;

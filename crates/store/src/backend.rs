@@ -20,6 +20,12 @@ pub trait Backend: Send + Sync + 'static {
     /// other.
     fn concurrent_commits(&self) -> usize;
 
+    /// Whether a write transaction waits for the one before it, whoever of the process sends it: then it pays off to decide what it
+    /// writes when its turn comes.
+    fn writes_in_turn(&self) -> bool {
+        false
+    }
+
     /// The schema of the database that holds the store's tables, if the database has schemas: what a transaction of the
     /// caller's own names to submit a job.
     fn schema_name(&self) -> Option<&str> {

@@ -5,11 +5,14 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use serde::de::DeserializeOwned;
 use windlass_model::{
-    BranchPoll, BranchWatch, Epoch, Failure, Invalid, JobId, Limits, Location, NewJob, Payload, Reason,
-    Schedule, Settings, State, SubmitOutcome, Time, Unique, Unwind, WaitCondition, limits::clean_message,
+    BranchPoll, BranchWatch, Epoch, Failure, Invalid, JobId, Limits, Location, NewJob, Payload, Progress,
+    ProgressReport, Reason, Schedule, Settings, State, SubmitOutcome, Time, Unique, Unwind, WaitCondition,
+    limits::clean_message,
 };
 
-use crate::{AdminAction, Backlog, Error, Fork, JobAction, Prune, StageUpdate, StateCount, intern::Lane};
+use crate::{
+    AdminAction, Backlog, Error, Filter, Fork, JobAction, Prune, StageUpdate, StateCount, intern::Lane,
+};
 
 /// Numbers in the column `state` of jobs. Where a live job is (ready set, timers, claim) says which of the live
 /// states it is in.
@@ -37,6 +40,16 @@ pub(crate) const GRACE: std::time::Duration = std::time::Duration::from_secs(10)
 pub(crate) const ALIVE: i16 = 0;
 #[cfg(feature = "sqlite")]
 pub(crate) const DEAD: i16 = 1;
+
+/// The number of a final state in the column `state`; a live job has [`LIVE`].
+pub(crate) fn state_number(state: State) -> i16 {
+    match state {
+        State::Done => DONE,
+        State::Failed => FAILED,
+        State::Cancelled => CANCELLED,
+        _ => LIVE,
+    }
+}
 
 /// The final state behind a number; `None` for a live job.
 pub(crate) fn final_state(number: i16) -> Option<State> {
@@ -128,6 +141,17 @@ pub(crate) fn poll_text(poll: &BranchPoll) -> String {
 pub(crate) fn poll(text: Option<&str>, next_at: Option<Time>) -> BranchPoll {
     let poll: BranchPoll = text.and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default();
     BranchPoll { next_at, ..poll }
+}
+
+/// What the attempts of a worker reported, as it is kept.
+pub(crate) fn progress_text(reports: &[ProgressReport]) -> String {
+    serde_json::to_string(reports).expect("plain data")
+}
+
+/// The progress of a job's current claim, from what the worker's row has; nothing if that cannot be decoded: it is for people alone.
+pub(crate) fn progress(text: Option<&str>, job: JobId, epoch: Epoch) -> Option<Progress> {
+    let reports: Vec<ProgressReport> = serde_json::from_str(text?).ok()?;
+    windlass_model::progress::of_claim(&reports, job, epoch)
 }
 
 /// Decodes the columns of one job's row that are JSON. A column that cannot be decoded has its default value, and is a fault of the
@@ -266,25 +290,38 @@ pub(crate) fn check_stage_update(update: &StageUpdate, limits: &Limits) -> Resul
     Ok(limits.check_payload("data of the state", &update.data.bytes)?)
 }
 
-/// Sums up counts per lane and placement. Live jobs that are neither ready, scheduled nor waiting are running.
-pub(crate) fn state_counts(
-    counts: BTreeMap<(i32, String), u64>,
-    cap: u64,
-    name: impl Fn(i32) -> Result<Lane, Error>,
-) -> Result<Vec<StateCount>, Error> {
+/// The number of jobs of a lane in each state.
+pub(crate) type LaneCounts = [(State, u64); 7];
+
+/// Sums up the counts of lanes per queue and kind.
+pub(crate) fn state_counts(lanes: Vec<(Lane, LaneCounts)>) -> Vec<StateCount> {
     let mut sums: BTreeMap<(String, String, State), u64> = BTreeMap::new();
-    for ((lane, placement), jobs) in &counts {
-        let of = |placement: &str| counts.get(&(*lane, placement.to_owned())).copied().unwrap_or(0);
-        let (state, jobs) = match placement.as_str() {
-            "live" => (State::Running, jobs.saturating_sub(of("ready") + of("scheduled") + of("waiting"))),
-            placement => (placement.parse().map_err(Error::Fault)?, *jobs),
-        };
-        let lane = name(*lane)?;
-        let sum = sums.entry((lane.queue, lane.kind.kind, state)).or_default();
-        *sum = (*sum + jobs).min(cap);
+    for (lane, counts) in lanes {
+        for (state, jobs) in counts.into_iter().filter(|(_, jobs)| *jobs > 0) {
+            let key = (lane.queue.clone(), lane.kind.kind.clone(), state);
+            *sums.entry(key).or_default() += jobs;
+        }
     }
     let count = |((queue, kind, state), jobs)| StateCount { queue, kind, state, jobs };
-    Ok(sums.into_iter().filter(|(_, jobs)| *jobs > 0).map(count).collect())
+    sums.into_iter().map(count).collect()
+}
+
+/// Sums up the counts of the lanes that a filter selects, which must select by lane and state alone.
+pub(crate) fn count_selected(lanes: Vec<(Lane, LaneCounts)>, filter: &Filter) -> BTreeMap<State, u64> {
+    let is_selected = |lane: &Lane| {
+        filter.kind.as_ref().is_none_or(|kind| *kind == lane.kind.kind)
+            && filter.version.is_none_or(|version| version == lane.kind.version)
+            && filter.queue.as_ref().is_none_or(|queue| *queue == lane.queue)
+    };
+    let mut sums: BTreeMap<State, u64> = BTreeMap::new();
+    for (_, counts) in lanes.iter().filter(|(lane, _)| is_selected(lane)) {
+        for (state, jobs) in counts.iter().filter(|(_, jobs)| *jobs > 0) {
+            if filter.state.is_none_or(|wanted| wanted == *state) {
+                *sums.entry(*state).or_default() += jobs;
+            }
+        }
+    }
+    sums
 }
 
 /// Sums up counts of jobs by the column `state` and by where they are.

@@ -6,9 +6,9 @@
 use std::time::Duration;
 
 use serde::Serialize;
-use windlass_model::{BranchCounts, JobId, Merge, Time};
+use windlass_model::{BranchCounts, JobCounts, JobId, Merge, Time};
 
-use crate::{Error, Fut, SchemaState, sqlite_path};
+use crate::{Error, Fut, SchemaState, intern::Lane, sqlite_path};
 
 /// Reads for a diagnosis. They change nothing, and their cost is bounded by their arguments and by the number of lanes, not by
 /// the number of jobs.
@@ -31,6 +31,32 @@ pub trait Diagnose: Send + Sync {
 
     /// Branches whose job has ended while children have not, and that nobody is cancelling. Reads the newest `limit` branches.
     fn orphaned_branches(&self, limit: usize) -> Fut<'_, Vec<BranchHealth>>;
+
+    /// Where the number of jobs that is maintained differs from the number of rows, which should be nowhere. Unlike all others, this
+    /// reads all jobs.
+    fn miscounts(&self) -> Fut<'_, Vec<Miscount>>;
+}
+
+/// A queue, kind and version whose jobs are not counted rightly.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct Miscount {
+    /// The queue.
+    pub queue: String,
+    /// The kind.
+    pub kind: String,
+    /// The kind's version.
+    pub version: i32,
+    /// The counts that are maintained.
+    pub maintained: JobCounts,
+    /// The counts of the rows.
+    pub counted: JobCounts,
+}
+
+impl Miscount {
+    pub(crate) fn new(lane: Lane, maintained: JobCounts, counted: JobCounts) -> Miscount {
+        let Lane { queue, kind, .. } = lane;
+        Miscount { queue, kind: kind.kind, version: kind.version, maintained, counted }
+    }
 }
 
 /// The database of a store.

@@ -2,7 +2,7 @@
 //!
 //! [`Store`] is what programs pass around. It has one trait per caller: [`Execution`] (workers submit, claim and commit),
 //! [`Maintenance`] (leases, lost workers, timers), [`Replay`] (what running code reads), [`Inspect`] (what people read),
-//! [`Control`] (what people do), [`Diagnose`] (what `windlass doctor` reads) and [`Backend`] (connections and properties of the database). Three backends implement them:
+//! [`Control`] (what people do), [`Diagnose`] (what `windlass doctor` reads), [`Tokens`] (who may send requests over the network) and [`Backend`] (connections and properties of the database). Three backends implement them:
 //! [`sqlite`] (a file), [`postgres`] (a server) and [`memory`] (plain maps: the oracle that the other two must agree with).
 //! `conformance` is the suite that all of them pass.
 //!
@@ -38,6 +38,7 @@ mod schema;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
 mod store;
+mod tokens;
 pub mod tx;
 mod wrapper;
 
@@ -48,8 +49,8 @@ pub use address::{sqlite_path, with_limits, without_password};
 pub use backend::Backend;
 pub use control::{Actor, AdminAction, Control, ControlOutcome, Fork, JobAction, NotAccepted, StageUpdate};
 pub use diagnose::{
-    BranchHealth, Database, Diagnose, OldestReady, PostgresHealth, SqliteHealth, TableHealth, WriteAccess,
-    database, schema_state,
+    BranchHealth, Database, Diagnose, Miscount, OldestReady, PostgresHealth, SqliteHealth, TableHealth,
+    WriteAccess, database, schema_state,
 };
 pub use error::Error;
 #[cfg(feature = "postgres")]
@@ -74,6 +75,7 @@ pub use replay::{
 };
 pub use schema::{Migration, SchemaState};
 pub use store::{Fut, Now, Store};
+pub use tokens::{NewToken, StoredToken, Token, Tokens};
 pub use tx::Tx;
 pub use wrapper::Wrapper;
 

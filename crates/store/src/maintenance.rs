@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use windlass_model::{BranchNo, ClaimNo, JobId, State, Time, WorkerId};
+use windlass_model::{BranchNo, ClaimNo, JobId, ProgressReport, State, Time, WorkerId};
 
 use crate::{Fut, Now};
 
@@ -15,7 +15,7 @@ pub trait Maintenance: Send + Sync + 'static {
     /// Extends a worker's lease to `request.lease` from now, and returns whether other workers' leases have run out.
     ///
     /// One transaction. A worker that was declared dead stays dead: after [`Renewal::Lost`] all its claims are void.
-    /// Forgets settled claims, and marks the claims in `request.solo_ended` as no longer running alone.
+    /// Forgets settled claims, marks the claims in `request.solo_ended` as no longer running alone, and keeps `request.progress`.
     fn renew<'a>(&'a self, now: Now, request: &'a RenewRequest) -> Fut<'a, Renewal>;
 
     /// Declares workers dead (those named, and with `request.lapsed` those whose lease has run out) and returns the jobs in
@@ -62,6 +62,8 @@ pub struct RenewRequest {
     pub settled: Vec<ClaimNo>,
     /// Claims that ran alone and no longer do.
     pub solo_ended: Vec<ClaimNo>,
+    /// What the worker's attempts have reported, in place of all that it reported before; `None` if nothing has changed.
+    pub progress: Option<Vec<ProgressReport>>,
 }
 
 /// The answer to a renewal.

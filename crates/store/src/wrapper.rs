@@ -11,10 +11,11 @@ use crate::{
     Actor, AdminAction, Attempt, AuditEntry, AuditFilter, Backend, Backlog, Branch, BranchChild,
     BranchChildFilter, BranchHealth, CancelRequest, ChildEnd, ChildGroup, ClaimBatch, ClaimOnSubmit,
     ClaimRequest, Control, ControlOutcome, Database, Diagnose, Execution, Filter, Firing, Fork, Fut, Holds,
-    Inspect, Job, JobAction, JobEnd, LimitView, Maintenance, Miss, NewWorker, Now, OldestReady, PollReport,
-    Prune, Pruned, QueueView, ReapReport, ReapRequest, RenewRequest, Renewal, Replay, ScheduleView,
-    SchemaState, SerialView, SignalOutcome, SourceRow, StageUpdate, StateCount, Store, Summary, TableSource,
-    TimerReport, Transition, TransitionCount, Work, WorkerView,
+    Inspect, Job, JobAction, JobEnd, LimitView, Maintenance, Miscount, Miss, NewToken, NewWorker, Now,
+    OldestReady, PollReport, Prune, Pruned, QueueView, ReapReport, ReapRequest, RenewRequest, Renewal,
+    Replay, ScheduleView, SchemaState, SerialView, SignalOutcome, SourceRow, StageUpdate, StateCount, Store,
+    StoredToken, Summary, TableSource, TimerReport, Token, Tokens, Transition, TransitionCount, Work,
+    WorkerView,
 };
 
 /// Declares [`Wrapper`] with every method of the traits, and implements the traits for every wrapper.
@@ -89,7 +90,7 @@ wrapper! {
         children(parent: JobId, after: Option<JobId>, limit: usize) -> Fut<'a, Vec<Summary>>;
         live_children(parent: JobId, group: ChildGroup, among: usize) -> Fut<'a, Vec<Summary>>;
         holds(id: JobId) -> Fut<'a, Option<Holds>>;
-        state_counts(cap: u64) -> Fut<'a, Vec<StateCount>>;
+        state_counts() -> Fut<'a, Vec<StateCount>>;
         backlog(cap: u64) -> Fut<'a, Vec<Backlog>>;
         transition_counts(kind: &'a str, limit: usize) -> Fut<'a, Vec<TransitionCount>>;
         workers() -> Fut<'a, Vec<WorkerView>>;
@@ -117,11 +118,20 @@ wrapper! {
         unhandled_failures(cap: u64) -> Fut<'a, u64>;
         awaited_branches(limit: usize) -> Fut<'a, Vec<BranchHealth>>;
         orphaned_branches(limit: usize) -> Fut<'a, Vec<BranchHealth>>;
+        miscounts() -> Fut<'a, Vec<Miscount>>;
+    }
+    Tokens {
+        add_token(now: Now, token: &'a NewToken, actor: &'a Actor) -> Fut<'a, ControlOutcome>;
+        revoke_token(now: Now, token: &'a str, actor: &'a Actor) -> Fut<'a, ControlOutcome>;
+        touch_token(now: Now, id: &'a str, unless_since: Time) -> Fut<'a, bool>;
+        token(id: &'a str) -> Fut<'a, Option<StoredToken>>;
+        tokens() -> Fut<'a, Vec<Token>>;
     }
     Backend {
         sibling() -> Fut<'a, Arc<dyn Store>>;
         limits() -> &'a Limits;
         concurrent_commits() -> usize;
+        writes_in_turn() -> bool;
         schema_name() -> Option<&'a str>;
         liveness_dir() -> Option<PathBuf>;
         statements() -> u64;

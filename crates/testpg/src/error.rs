@@ -106,7 +106,7 @@ pub enum Error {
 
     /// The server or some of its processes did not end in time.
     #[error(
-        "the PostgreSQL server (process {pid}) did not end within {seconds} s of being told to. Is the \
+        "the PostgreSQL server (process {pid}) did not end within {seconds} s of being asked to. Is the \
          disk stuck, or a process in uninterruptible sleep? The end of its log:\n{log}"
     )]
     NotEnded {

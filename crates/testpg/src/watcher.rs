@@ -64,18 +64,18 @@ impl Watcher {
         Ok(Self { child, pipe })
     }
 
-    /// Tells the watcher which process to end if the owner dies from now on.
+    /// Says to the watcher which process to end if the owner dies from now on.
     pub(crate) fn watch(&mut self, pid: u32) {
-        self.tell(&pid.to_string());
+        self.write_line(&pid.to_string());
     }
 
-    /// Tells the watcher that there is no process to end now.
+    /// Says to the watcher that there is no process to end now.
     pub(crate) fn forget(&mut self) {
-        self.tell("");
+        self.write_line("");
     }
 
-    /// A watcher that is gone cannot be told anything, and the owner's own drop does not depend on it.
-    fn tell(&mut self, line: &str) {
+    /// A watcher that is gone cannot be written to, and the owner's own drop does not depend on it.
+    fn write_line(&mut self, line: &str) {
         if let Some(pipe) = &mut self.pipe {
             let _ = pipe.write_all(format!("{line}\n").as_bytes());
         }

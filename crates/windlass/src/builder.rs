@@ -77,7 +77,8 @@ pub struct Builder {
     kinds: Vec<Registration>,
     /// Has the layers; the handlers are added when the engine is opened.
     registry: Registry,
-    pools: Vec<(String, Pool)>,
+    /// `None` if none was named.
+    pools: Option<Vec<(String, Pool)>>,
     config: Config,
     codecs: Codecs,
     data: Data,
@@ -106,7 +107,7 @@ impl Builder {
             env: Env::real(),
             kinds: Vec::new(),
             registry: Registry::default(),
-            pools: Vec::new(),
+            pools: None,
             config: Config::default(),
             codecs: Codecs::default(),
             data: Data::default(),
@@ -184,14 +185,16 @@ impl Builder {
     /// Serves a queue with a pool of slots. Without this call, `default` is served with a default pool.
     pub fn queue(mut self, queue: impl Into<String>, pool: Pool) -> Builder {
         let queue = queue.into();
-        self.pools.retain(|(name, _)| *name != queue);
-        self.pools.push((queue, pool));
+        let pools = self.pools.get_or_insert_default();
+        pools.retain(|(name, _)| *name != queue);
+        pools.push((queue, pool));
         self
     }
 
-    /// Serves these queues, and none that were named before.
+    /// Serves these queues, and none that were named before. With none at all, the engine runs only what [`Engine::run`] and
+    /// [`Engine::retry_here`] are called for.
     pub fn serve_only(mut self, queues: impl IntoIterator<Item = (String, Pool)>) -> Builder {
-        self.pools.clear();
+        self.pools = Some(Vec::new());
         queues.into_iter().fold(self, |builder, (queue, pool)| builder.queue(queue, pool))
     }
 
@@ -254,9 +257,9 @@ impl Builder {
         kinds
     }
 
-    /// The queues that it was given; if there are none, it serves `default`.
-    pub fn queues(&self) -> &[(String, Pool)] {
-        &self.pools
+    /// The queues that it serves: those that it was given, or else `default`.
+    pub fn queues(&self) -> Vec<(String, Pool)> {
+        self.pools.clone().unwrap_or_else(|| vec![("default".to_owned(), Pool::default())])
     }
 
     /// The settings of the worker.
@@ -273,7 +276,7 @@ impl Builder {
         for known in &self.kinds {
             check_name("kind", &known.kind.kind)?;
         }
-        for (queue, _) in &self.pools {
+        for (queue, _) in self.pools.iter().flatten() {
             check_name("queue", queue)?;
         }
         Ok(())
@@ -283,6 +286,7 @@ impl Builder {
     /// them.
     pub async fn open(self) -> Result<Engine, Error> {
         self.check()?;
+        let pools = self.queues();
         let store = match self.store {
             Some(store) => store,
             None => windlass_store::open(&self.url, true).await?,
@@ -301,7 +305,7 @@ impl Builder {
                 env,
             });
             let kinds = Kinds { missing, ..registered(kinds, self.registry, &services) };
-            Shared::new(self.url, services, kinds, self.pools, self.config)
+            Shared::new(self.url, services, kinds, pools, self.config)
         };
         Ok(Engine::make(make))
     }

@@ -88,6 +88,9 @@ pub(crate) fn check_served(kinds: usize, missing: &[(String, Vec<&'static str>)]
 /// An engine that does not keep itself open: what its own jobs have of it.
 pub(crate) struct WeakEngine(Weak<Shared>);
 
+/// Keeps an engine open for the context of a unit test.
+pub(crate) struct KeptEngine(#[expect(dead_code, reason = "only its lifetime matters")] pub(crate) Engine);
+
 impl Shared {
     pub(crate) fn new(
         url: String,
@@ -138,6 +141,10 @@ impl Engine {
         Engine { shared: Arc::new_cyclic(|weak| make(WeakEngine(Weak::clone(weak)))) }
     }
 
+    pub(crate) fn downgrade(&self) -> WeakEngine {
+        WeakEngine(Arc::downgrade(&self.shared))
+    }
+
     /// Starts the worker of an engine that was opened with [`Builder::open`]: it runs jobs of the kinds that the builder was given.
     /// [`Builder::start`] is both in one.
     pub async fn start(&self) -> Result<(), Error> {
@@ -150,14 +157,10 @@ impl Engine {
             ));
         }
         shared.kinds.check()?;
-        let mut pools = shared.pools.clone();
-        if pools.is_empty() {
-            pools.push(("default".to_owned(), Pool::default()));
-        }
         let started = Worker::start(
             Arc::clone(self.store()),
             coded(&shared.kinds.registry, &shared.services.codecs),
-            pools,
+            shared.pools.clone(),
             &shared.submitter,
             Arc::clone(&shared.waiters),
             shared.max_in_flight,
@@ -359,7 +362,7 @@ impl Engine {
         self.shared.kinds.registry.kinds()
     }
 
-    /// The queues that this engine was given; if there are none, it serves `default`.
+    /// The queues that this engine serves once it is started.
     pub fn queues(&self) -> &[(String, Pool)] {
         &self.shared.pools
     }
@@ -397,6 +400,12 @@ impl Engine {
         is_machine.then(|| stage::split(input).map(|(name, _)| name)).flatten()
     }
 
+    /// Whether this engine serves the kind as a workflow.
+    pub(crate) fn is_workflow(&self, kind: &str, version: i32) -> bool {
+        let kind = KindVersion { kind: kind.to_owned(), version };
+        self.shared.kinds.replayers.contains_key(&kind)
+    }
+
     pub(crate) fn ids(&self) -> &IdSource {
         &self.shared.services.ids
     }
@@ -425,6 +434,11 @@ impl Engine {
 /// The engine that a job runs in, for code that submits other jobs or sends signals.
 pub trait EngineCx {
     /// The engine that this job runs in.
+    ///
+    /// # Panics
+    ///
+    /// If the context was built for a unit test and was given no engine; see [`crate::testing::CxBuilder::engine`].
+    #[track_caller]
     fn engine(&self) -> Engine;
 }
 
@@ -432,9 +446,15 @@ pub trait EngineCx {
 macro_rules! engine_cx {
     ($($cx:ty),+) => {
         $(impl EngineCx for $cx {
+            #[track_caller]
             fn engine(&self) -> Engine {
-                let shared = self.try_data().and_then(|WeakEngine(shared)| shared.upgrade());
-                match shared {
+                let Some(WeakEngine(shared)) = self.try_data() else {
+                    panic!(
+                        "this context was built for a unit test and has no engine; give it one with `.engine(&engine)` before \
+                         `.build()`, or run the job in a `windlass::testing::Lab`"
+                    )
+                };
+                match shared.upgrade() {
                     Some(shared) => Engine { shared },
                     None => end_attempt(Failure::retry("the engine that this job ran in is gone: the program has dropped it")),
                 }

@@ -3,7 +3,7 @@
 use std::{fmt, marker::PhantomData};
 
 use serde::Serialize;
-use windlass_model::{Failure, Invalid, JobId, SubmitOutcome};
+use windlass_model::{Failure, Invalid, JobId, Progress, SubmitOutcome};
 use windlass_operate::Why;
 use windlass_store::{ControlOutcome, Filter};
 use windlass_workflow::{Error, JobError, Kind};
@@ -13,6 +13,28 @@ use crate::{Engine, SendSignal, Signal};
 /// A job of the kind `J`, with the types of its output and its error. Cheap to clone.
 ///
 /// A submit returns one; [`Engine::job`] returns one to a job that was submitted before.
+///
+/// ```no_run
+/// # use windlass::prelude::*;
+/// # #[derive(Serialize, Deserialize)]
+/// # struct Greet { name: String }
+/// # impl Task for Greet {
+/// #     const KIND: &'static str = "greet";
+/// #     type Output = String;
+/// #     type Error = Failure;
+/// #     async fn run(self, _cx: &TaskCx) -> Result<String, Failure> { Ok(self.name) }
+/// # }
+/// # async fn example(engine: Engine) -> Result<(), Box<dyn std::error::Error>> {
+/// let job: Handle<Greet> = engine.submit(Greet { name: "world".into() }).key("first").await?;
+/// println!("{}", job.why().await?.because);
+/// match job.result().await {
+///     Ok(greeting) => println!("{greeting}"),
+///     Err(JobError::Cancelled(_)) => println!("somebody cancelled it"),
+///     Err(error) => println!("{error}"),
+/// }
+/// # Ok(())
+/// # }
+/// ```
 pub struct Handle<J> {
     engine: Engine,
     id: JobId,
@@ -84,6 +106,13 @@ impl<J> Handle<J> {
             ControlOutcome::Unknown => Err(Error::NoSuchJob(self.id)),
             outcome => Ok(outcome),
         }
+    }
+
+    /// What the job's attempt last reported ([`TaskCx::progress`](crate::TaskCx::progress)), while it is running; `None` if it is
+    /// not, or has reported nothing. Reports arrive when the worker renews its lease, every 5 seconds by default.
+    pub async fn progress(&self) -> Result<Option<Progress>, Error> {
+        let job = self.engine.inspect().job(self.id).await?.ok_or(Error::NoSuchJob(self.id))?;
+        Ok(job.progress)
     }
 
     /// Explains why the job is not progressing, and what to do about it.

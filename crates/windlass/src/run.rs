@@ -6,7 +6,7 @@ use serde::de::DeserializeOwned;
 use windlass_model::{Failure, JobId, KindVersion};
 use windlass_store::{ControlOutcome, JobAction};
 
-use crate::{Engine, Error, JobError, Kind, Submit, submit::Door};
+use crate::{Control, Engine, Error, JobError, Kind, Submit, submit::Door};
 
 /// Why [`Engine::run`] has no output.
 pub enum RunError<E = Failure> {
@@ -71,20 +71,20 @@ impl Engine {
         self.submit(job).run().await
     }
 
-    /// Retries a failed or cancelled job in this process at once, and returns its output. `author` is who does so, for the
-    /// audit log. As for [`Submit::run`], this engine must have been started and serve the job's kind.
+    /// Retries a failed or cancelled job in this process at once, and returns its output. `control` says who does so and why, for the
+    /// audit log: `engine.control("ada").note("the disk is empty again")`. As for [`Submit::run`], this engine must have been started and serve the job's kind.
     ///
     /// If another worker of its queue takes the job first, it runs there.
     pub async fn retry_here<O: DeserializeOwned>(
         &self,
         job: JobId,
-        author: impl Into<String>,
+        control: &Control,
     ) -> Result<O, RunError> {
         let found = self.inspect().job(job).await.map_err(Error::from)?;
         let summary = found.ok_or(Error::NoSuchJob(job))?.summary;
         let kind = KindVersion { kind: summary.kind, version: summary.version };
         self.submitter().check_runs(&kind).map_err(Error::Setup)?;
-        match self.control(author).act_on_job(job, JobAction::Retry).await? {
+        match control.act_on_job(job, JobAction::Retry).await? {
             ControlOutcome::Unknown => return Err(Error::NoSuchJob(job).into()),
             ControlOutcome::Refused(why) | ControlOutcome::Already(why) => {
                 return Err(Error::Setup(format!("job {job} cannot be retried: {why}")).into());

@@ -15,6 +15,23 @@ use crate::{Engine, Error, Kind};
 
 /// A schedule that is being described; `.await` creates it, or changes the one of that name. Call it at every start of your
 /// program: a schedule that is the same already stays as it is.
+///
+/// ```no_run
+/// # use windlass::prelude::*;
+/// # #[derive(Serialize, Deserialize)]
+/// # struct Greet { name: String }
+/// # impl Task for Greet {
+/// #     const KIND: &'static str = "greet";
+/// #     type Output = String;
+/// #     type Error = Failure;
+/// #     async fn run(self, _cx: &TaskCx) -> Result<String, Failure> { Ok(self.name) }
+/// # }
+/// # async fn example(engine: Engine) -> Result<(), Box<dyn std::error::Error>> {
+/// let mornings = Calendar::cron("0 8 * * mon-fri", "Europe/Berlin")?;
+/// engine.schedule("good_morning", mornings, Greet { name: "everybody".into() }).await?;
+/// # Ok(())
+/// # }
+/// ```
 #[must_use = "a schedule does nothing until it is awaited"]
 pub struct Scheduling<'a> {
     engine: &'a Engine,

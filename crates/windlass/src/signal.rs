@@ -23,6 +23,14 @@ pub enum Delivery {
 }
 
 /// A signal that is being described; `.await` sends it.
+///
+/// ```no_run
+/// # use windlass::prelude::*;
+/// # async fn example(engine: Engine, job: JobId) -> Result<(), Box<dyn std::error::Error>> {
+/// engine.signal(job, "payment", 1_200).dedup("charge-77").await?;
+/// # Ok(())
+/// # }
+/// ```
 #[must_use = "a signal is not sent until it is awaited"]
 pub struct SendSignal<'a> {
     engine: &'a Engine,

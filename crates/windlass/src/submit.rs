@@ -68,7 +68,30 @@ macro_rules! single_job_settings {
     };
 }
 
-/// A submit that is being described; `.await` performs it.
+/// A submit that is being described; `.await` performs it, and [`Submit::run`] also runs the job here and returns its output.
+///
+/// ```no_run
+/// # use windlass::prelude::*;
+/// # #[derive(Serialize, Deserialize)]
+/// # struct Greet { name: String }
+/// # impl Task for Greet {
+/// #     const KIND: &'static str = "greet";
+/// #     type Output = String;
+/// #     type Error = Failure;
+/// #     async fn run(self, _cx: &TaskCx) -> Result<String, Failure> { Ok(self.name) }
+/// # }
+/// # async fn example(engine: Engine) -> Result<(), Box<dyn std::error::Error>> {
+/// let job = engine
+///     .submit(Greet { name: "world".into() })
+///     .key("first")
+///     .delay(minutes(5))
+///     .retry(Retry::times(3))
+///     .tag("greetings")
+///     .await?;
+/// println!("{} is {}", job.id(), if job.is_new() { "new" } else { "there already" });
+/// # Ok(())
+/// # }
+/// ```
 #[must_use = "a submit does nothing until it is awaited"]
 pub struct Submit<'a, J, M> {
     engine: &'a Engine,
@@ -252,6 +275,24 @@ pub struct SubmittedJob {
 type MakeKey<'a, J> = Box<dyn Fn(&J) -> String + Send + 'a>;
 
 /// A submit of many jobs that is being described; `.await` performs it.
+///
+/// ```no_run
+/// # use windlass::prelude::*;
+/// # #[derive(Serialize, Deserialize)]
+/// # struct Greet { name: String }
+/// # impl Task for Greet {
+/// #     const KIND: &'static str = "greet";
+/// #     type Output = String;
+/// #     type Error = Failure;
+/// #     async fn run(self, _cx: &TaskCx) -> Result<String, Failure> { Ok(self.name) }
+/// # }
+/// # async fn example(engine: Engine, names: Vec<String>) -> Result<(), Box<dyn std::error::Error>> {
+/// let greetings = names.into_iter().map(|name| Greet { name });
+/// let jobs = engine.submit_all(greetings).key(|job| job.name.clone()).await?;
+/// println!("{} of {} are new", jobs.iter().filter(|job| job.is_new).count(), jobs.len());
+/// # Ok(())
+/// # }
+/// ```
 #[must_use = "a submit does nothing until it is awaited"]
 pub struct SubmitAll<'a, I, J, M> {
     engine: &'a Engine,

@@ -6,10 +6,11 @@ impl Engine {
     /// Warns of each queue that a kind of this engine uses by default and that neither this worker nor another live one serves. A
     /// worker that starts later may serve it: it is a warning, not an error.
     pub(crate) async fn warn_of_unserved_queues(&self) {
-        let own: Vec<&str> = match self.queues() {
-            [] => vec!["default"],
-            queues => queues.iter().map(|(queue, _)| queue.as_str()).collect(),
-        };
+        if self.queues().is_empty() {
+            // It serves no queue on purpose.
+            return;
+        }
+        let own: Vec<&str> = self.queues().iter().map(|(queue, _)| queue.as_str()).collect();
         match self.operator().unserved_queues(&own).await {
             Ok(unserved) => {
                 for queue in unserved {

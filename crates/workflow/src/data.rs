@@ -44,7 +44,13 @@ impl Data {
 /// ```
 /// # use windlass_workflow::Needs;
 /// # struct Database; struct Mailer;
-/// Needs::new().data::<Database>().data::<Mailer>();
+/// # struct Welcome;
+/// # impl Welcome {
+/// fn needs() -> Needs {
+///     Needs::new().data::<Database>().data::<Mailer>()
+/// }
+/// # }
+/// # Welcome::needs();
 /// ```
 #[derive(Clone, Default, Debug)]
 pub struct Needs {

@@ -6,11 +6,13 @@
 //!
 //! Authors use all of this through the crate `windlass`. [`engine`] is for the crates that run such code and show it to people.
 
+mod attempt_source;
 mod branch;
 mod child;
 pub mod codec;
 mod data;
 mod error;
+mod heartbeat;
 mod machine;
 mod output;
 mod signal;
@@ -36,9 +38,11 @@ pub use workflow::{
     Step, StepCx, Transaction, UndoCx, WaitUntil, Workflow, failure_of,
 };
 
-/// What the engine needs to run tasks, machines and workflows, and what operators need to show them. Authors need none of it.
+/// What the engine needs to run tasks, machines and workflows or to test them, and what operators need to show them. Authors need
+/// none of it.
 pub mod engine {
     pub use crate::{
+        attempt_source::TestContext,
         branch::{BLOCKS, SINGLES, block},
         codec::{Codecs, coded},
         data::end_attempt,

@@ -9,9 +9,8 @@ use crate::{Error, codec::Codecs};
 /// A message to a job, with its name: a type that both the sender and the job know.
 ///
 /// ```
-/// use serde::{Deserialize, Serialize};
-/// use windlass_workflow::Signal;
-///
+/// # use serde::{Deserialize, Serialize};
+/// # use windlass_workflow::Signal;
 /// #[derive(Serialize, Deserialize)]
 /// struct Approve {
 ///     by: String,

@@ -8,7 +8,9 @@ use windlass_runtime::{Attempt, Handler, Policy, Started, StepResult};
 
 use crate::{
     Needs,
+    attempt_source::{AttemptSource, TestContext},
     branch::block::{self, BlockItem},
+    heartbeat,
     machine::Services,
 };
 
@@ -49,6 +51,14 @@ pub trait Task: Serialize + DeserializeOwned + Send + Sync + 'static {
         Policy::default().timeout
     }
 
+    /// How long an attempt may run without a call of [`TaskCx::progress`]; then it ends like one that has reached its timeout. By
+    /// default it need not report.
+    ///
+    /// Items of a packed branch need not report: one that takes long becomes a job of its own.
+    fn heartbeat_timeout() -> Option<Duration> {
+        None
+    }
+
     /// The data that it cannot run without: the engine does not start if its builder was given none of these types. By default
     /// nothing is required.
     fn needs() -> Needs {
@@ -58,70 +68,95 @@ pub trait Task: Serialize + DeserializeOwned + Send + Sync + 'static {
 
 /// What a running task can find out about its job and its attempt.
 pub struct TaskCx {
-    attempt: Arc<Attempt>,
+    source: AttemptSource,
     /// The item of a block that it runs for.
     item: Option<BlockItem>,
-    services: Arc<Services>,
 }
 
 impl TaskCx {
     pub(crate) fn item(attempt: Arc<Attempt>, item: BlockItem, services: Arc<Services>) -> TaskCx {
-        TaskCx { attempt, item: Some(item), services }
+        TaskCx { source: AttemptSource::live(attempt, services), item: Some(item) }
     }
 
     /// The id of the job. An item of a packed branch has an id of its own, which it keeps if it is promoted.
     pub fn id(&self) -> JobId {
-        self.item.as_ref().map_or(self.attempt.job.id, BlockItem::id)
+        self.item.as_ref().map_or(self.source.job().id, BlockItem::id)
     }
 
     /// The caller's key for the job.
     pub fn key(&self) -> Option<&str> {
-        self.attempt.job.key.as_deref()
+        self.source.job().key.as_deref()
     }
 
     /// The tick of the schedule that submitted it: the time it was scheduled for, however late it runs.
     pub fn tick(&self) -> Option<Time> {
-        self.attempt.job.settings.tick
+        self.source.job().settings.tick
     }
 
     /// The number of this attempt, from 1. Deaths of workers do not count.
     pub fn attempt(&self) -> u32 {
-        self.attempt.job.attempts + 1
+        self.source.job().attempts + 1
     }
 
     /// A number that is larger in every later claim of this job. Systems that refuse writes with an older number than they have
     /// seen are safe from attempts that were declared dead and still run.
     pub fn fence(&self) -> i32 {
-        self.attempt.job.epoch.0
+        self.source.job().epoch.0
     }
 
     /// The program's data of this type, which the engine's builder was given. If it was given none, the attempt ends here and the
     /// job fails.
     #[track_caller]
     pub fn data<T: Send + Sync + 'static>(&self) -> &T {
-        self.services.data.expect()
+        self.source.data()
     }
 
     /// The program's data of this type, if the engine's builder was given any.
     pub fn try_data<T: Send + Sync + 'static>(&self) -> Option<&T> {
-        self.services.data.get()
+        self.source.try_data()
+    }
+
+    /// Reports how far the attempt has come: `done` out of `total`, if that is known, and what it is doing. `windlass show` and
+    /// `why` show the last report within seconds, and it restarts the time of [`Task::heartbeat_timeout`]. It is cheap enough for
+    /// every item of a loop: nothing is written until the worker renews its lease.
+    ///
+    /// ```
+    /// # use windlass_workflow::TaskCx;
+    /// # async fn example(cx: &TaskCx, files: Vec<String>) {
+    /// for (done, file) in files.iter().enumerate() {
+    ///     cx.progress(done as u64, files.len() as u64, file);
+    ///     // convert the file
+    /// }
+    /// # }
+    /// ```
+    pub fn progress(&self, done: u64, total: impl Into<Option<u64>>, note: &str) {
+        if self.item.is_none() {
+            self.source.report(done, total.into(), note);
+        }
     }
 
     /// The trace that this attempt is part of, as a W3C `traceparent` to be sent along with calls to other services. Jobs that
     /// the task submits are part of it by default, unless a spawned task submits them: then pass it to `Submit::trace`.
     pub fn traceparent(&self) -> Option<String> {
-        self.attempt.traceparent()
+        self.source.traceparent()
     }
 
     /// Whether the attempt should end soon: the job is being cancelled, and the store ends it after the grace period; or the
     /// worker is stopping and has waited long enough, and the job runs again elsewhere.
     pub fn is_cancelled(&self) -> bool {
-        self.attempt.is_cancelled()
+        self.source.is_cancelled()
     }
 
     /// Returns when [`TaskCx::is_cancelled`] becomes true.
     pub async fn cancelled(&self) {
-        self.attempt.cancelled().await;
+        self.source.cancelled().await;
+    }
+}
+
+impl TestContext {
+    /// The context of a task.
+    pub fn into_task_cx(self) -> TaskCx {
+        TaskCx { source: AttemptSource::Test(Arc::new(self)), item: None }
     }
 }
 
@@ -174,6 +209,7 @@ impl<T: Task> Kind<AsTask> for T {
 pub struct TaskHandler<T> {
     services: Arc<Services>,
     policy: Policy,
+    heartbeat_timeout: Option<Duration>,
     task: PhantomData<fn() -> T>,
 }
 
@@ -183,6 +219,7 @@ impl<T: Task> TaskHandler<T> {
         TaskHandler {
             services: Arc::clone(services),
             policy: Policy { retry: T::retry(), timeout: T::timeout() },
+            heartbeat_timeout: T::heartbeat_timeout(),
             task: PhantomData,
         }
     }
@@ -196,8 +233,10 @@ impl<T: Task> Handler for TaskHandler<T> {
             let running = Box::pin(block::run::<T>(attempt, services, retry, timeout));
             return Started { running, timeout: None, stage: None, handles_own_end: false };
         }
+        let services = Arc::clone(&self.services);
+        let source = AttemptSource::live_with_heartbeat(attempt, services, self.heartbeat_timeout);
         Started {
-            running: Box::pin(run::<T>(TaskCx { attempt, item: None, services: Arc::clone(&self.services) })),
+            running: Box::pin(run::<T>(TaskCx { source, item: None })),
             timeout: self.policy.timeout,
             stage: None,
             handles_own_end: false,
@@ -218,11 +257,12 @@ impl<T: Task> Handler for TaskHandler<T> {
 }
 
 async fn run<T: Task>(cx: TaskCx) -> Result<StepResult, Failure> {
-    let input = &cx.attempt.job.input;
+    let input = &cx.source.job().input;
     let task: T = serde_json::from_slice(&input.bytes).map_err(|e| {
         Failure::stop(format!("the input does not decode as {:?} ({e})", T::KIND)).class(class::UNDECODABLE)
     })?;
-    let output = task.run(&cx).await.map_err(Into::into)?;
+    let running = async { task.run(&cx).await.map_err(Into::into) };
+    let output = heartbeat::watch(cx.source.live_attempt(), running).await?;
     let bytes = serde_json::to_vec(&output).map_err(|e| {
         Failure::stop(format!("the output cannot be written as JSON ({e})")).class(class::REFUSED)
     })?;

@@ -275,6 +275,7 @@ mod tests {
             pending_children: 0,
             unwind: None,
             fault: None,
+            progress: None,
             output: Some(Payload::json(output)),
             failure: None,
         }

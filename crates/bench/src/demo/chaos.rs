@@ -227,7 +227,7 @@ impl Chaos {
         if self.counted_at.elapsed() < Duration::from_millis(pause) {
             return Ok(false);
         }
-        let state_counts = self.engine.inspect().state_counts(u64::MAX).await?;
+        let state_counts = self.engine.inspect().state_counts().await?;
         self.counted_at = Instant::now();
         let own = state_counts.iter().filter(|count| count.queue == self.queue);
         let open = |state: State| !state.is_final();

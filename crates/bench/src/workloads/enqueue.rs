@@ -29,7 +29,7 @@ pub(super) async fn run(stores: &Stores, n: usize) -> anyhow::Result<Report> {
     let submitted = engine.submit_all((0..n).map(|n| Noop { n })).await?;
     let seconds = started.elapsed().as_secs_f64();
 
-    let state_counts = engine.inspect().state_counts(u64::MAX).await?;
+    let state_counts = engine.inspect().state_counts().await?;
     let ready: u64 = state_counts.iter().map(|count| count.jobs).sum();
     let new = submitted.iter().filter(|submitted| submitted.is_new).count();
     let account = Account {

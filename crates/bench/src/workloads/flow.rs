@@ -69,6 +69,7 @@ pub(super) async fn run(stores: &Stores, n: usize) -> anyhow::Result<Report> {
     let begun = Instant::now();
     ids.extend(clients(&engine, n).await?);
     let answered = n as f64 / begun.elapsed().as_secs_f64();
+    let answered_commits = engine.counts().commits - commits;
     engine.stop().await;
     let mut account = Account { lost: (2 * n).saturating_sub(ids.len()), duplicated: 0 };
     // Every step has an entry of its own, which was committed before its workflow went on.
@@ -85,6 +86,7 @@ pub(super) async fn run(stores: &Stores, n: usize) -> anyhow::Result<Report> {
     Ok(Report::new("flow", stores.name(), n)
         .rate(n, seconds)
         .figure("answered_per_second", answered)
+        .figure("answered_commits_per_job", answered_commits as f64 / n as f64)
         .figure("commits_per_job", commits as f64 / n as f64)
         .figure("db_bytes_per_job", bytes as f64 / (2 * n) as f64)
         .account(account))

@@ -9,14 +9,11 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use windlass::{Builder, Failure, Task, TaskCx};
 
-/// Adds the built-in kinds to an engine.
-pub(crate) fn add(engine: Builder) -> Builder {
-    engine
-        .task::<exec::Exec>()
-        .task::<Noop>()
-        .task::<Sleep>()
-        .machine::<approval::Approval>()
-        .workflow::<reminder::Reminder>()
+/// Adds the built-in kinds to an engine. `exec` is among them if `with_exec` says so: whoever may submit jobs must not thereby run
+/// programs on hosts that were not started for that.
+pub(crate) fn add(engine: Builder, with_exec: bool) -> Builder {
+    let engine = if with_exec { engine.task::<exec::Exec>() } else { engine };
+    engine.task::<Noop>().task::<Sleep>().machine::<approval::Approval>().workflow::<reminder::Reminder>()
 }
 
 /// Does nothing. Accepts any input.

@@ -76,6 +76,8 @@ impl Sandbox {
                 command.env_remove(name);
             }
         }
+        // Workers of tests run programs, unless a test says otherwise.
+        command.env("WINDLASS_EXEC", "1");
         command
     }
 

@@ -56,7 +56,7 @@ pub(crate) async fn run(args: Args, program: &Program) -> anyhow::Result<ExitCod
                 out::print_json(&view)?;
                 return Ok(ExitCode::SUCCESS);
             }
-            (totals(&args, &view.counts), view.jobs, view.next_before, view.now)
+            (totals(&args, &view.counts, view.is_capped), view.jobs, view.next_before, view.now)
         }
     };
     let mut text = head;
@@ -85,8 +85,9 @@ fn stage(job: &Summary, block_items: &BTreeMap<JobId, u32>) -> String {
     }
 }
 
-fn totals(args: &Args, counts: &BTreeMap<State, u64>) -> String {
-    let count = |(state, count): (&State, &u64)| format!("{} {state}", table::capped(*count));
+fn totals(args: &Args, counts: &BTreeMap<State, u64>, is_capped: bool) -> String {
+    let shown = if is_capped { table::capped } else { out::thousands };
+    let count = |(state, count): (&State, &u64)| format!("{} {state}", shown(*count));
     let counts: Vec<String> = counts.iter().map(count).collect();
     if counts.is_empty() {
         return String::new();

@@ -19,9 +19,12 @@ mod resume;
 mod retry;
 mod schedules;
 mod serial;
+#[cfg(feature = "serve")]
+mod serve;
 pub(crate) mod show;
 mod signal;
 mod submit;
+mod tokens;
 mod why;
 mod worker;
 
@@ -35,6 +38,8 @@ use crate::{config::Settings, log, program::Program};
 #[derive(Subcommand)]
 pub(crate) enum Command {
     Worker(worker::Args),
+    #[cfg(feature = "serve")]
+    Serve(serve::Args),
     Submit(Box<submit::Args>),
     Jobs(jobs::Args),
     Show(show::Args),
@@ -54,6 +59,7 @@ pub(crate) enum Command {
     Limits(limits::Args),
     Serial(serial::Args),
     Schedules(Box<schedules::Args>),
+    Tokens(tokens::Args),
     Audit(audit::Args),
     Prune(prune::Args),
     Migrate(migrate::Args),
@@ -64,6 +70,8 @@ impl Command {
     pub(crate) async fn run(self, program: &Program) -> anyhow::Result<ExitCode> {
         match self {
             Command::Worker(args) => worker::run(args, program).await,
+            #[cfg(feature = "serve")]
+            Command::Serve(args) => serve::run(args, program).await,
             Command::Submit(args) => submit::run(*args, program).await,
             Command::Jobs(args) => jobs::run(args, program).await,
             Command::Show(args) => show::run(args, program).await,
@@ -83,6 +91,7 @@ impl Command {
             Command::Limits(args) => limits::run(args, program).await,
             Command::Serial(args) => serial::run(args, program).await,
             Command::Schedules(args) => schedules::run(*args, program).await,
+            Command::Tokens(args) => tokens::run(args, program).await,
             Command::Audit(args) => audit::run(args, program).await,
             Command::Prune(args) => prune::run(args, program).await,
             Command::Migrate(args) => migrate::run(args, program).await,
@@ -97,6 +106,8 @@ impl Command {
             Command::Worker(args) => log::start_with_spans(settings, "info", args.otlp.as_deref()),
             #[cfg(not(feature = "otel"))]
             Command::Worker(_) => log::start(settings, "info"),
+            #[cfg(feature = "serve")]
+            Command::Serve(_) => log::start(settings, "info"),
             _ => log::start(settings, "warn"),
         }
     }

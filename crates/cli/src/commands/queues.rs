@@ -79,11 +79,11 @@ fn render(Queues { queues, now }: &Queues) -> String {
     let row = |queue: &QueueRow| {
         vec![
             out::plain(&queue.name),
-            table::capped(queue.ready),
-            table::capped(queue.scheduled),
-            table::capped(queue.running),
+            out::thousands(queue.ready),
+            out::thousands(queue.scheduled),
+            out::thousands(queue.running),
             // Empty, so that the column is left out if no queue has parked jobs.
-            if queue.waiting == 0 { String::new() } else { table::capped(queue.waiting) },
+            if queue.waiting == 0 { String::new() } else { out::thousands(queue.waiting) },
             queue.oldest_ready.map(|at| durations::relative(at, *now)).unwrap_or_default(),
             queue.paused.as_ref().map(|pause| outcome::paused_by(pause, *now)).unwrap_or_default(),
         ]

@@ -226,31 +226,65 @@ async fn wait(
             () = warn_without_worker(engine, program) => result.await,
         }
     };
-    let mut answer = to_json(&job);
-    let (code, text) = match result {
-        Ok(output) => {
-            answer["output"] = output.clone();
-            (ExitCode::SUCCESS, serde_json::to_string_pretty(&output)? + "\n")
-        }
-        Err(JobError::Store(error)) => return Err(error.into()),
-        Err(error) => {
-            answer["error"] = json!(error.to_string());
-            if let JobError::Failed { reason, failure, .. } = &error {
-                answer["reason"] = json!(reason);
-                answer["failure"] = json!(failure);
-            }
-            if !args.json {
-                out::note(&format!("error: {error}; `{} show {}` shows more", program.name, job.id()));
-            }
-            (ExitCode::FAILURE, String::new())
-        }
+    let ended = match result {
+        Ok(output) => Ended::done(output),
+        Err(error) => Ended::error(error)?,
     };
-    if args.json {
-        out::print_json(&answer)?
-    } else {
-        out::print(&text)?
+    ended.print(to_json(&job), job.id(), args.json, program)
+}
+
+/// How a job ended that a command waited for.
+pub(crate) enum Ended {
+    Done(Value),
+    Error(JobError),
+}
+
+impl Ended {
+    pub(crate) fn done(output: Value) -> Ended {
+        Ended::Done(output)
     }
-    Ok(code)
+
+    /// An error, unless it is one of the store.
+    pub(crate) fn error(error: JobError) -> anyhow::Result<Ended> {
+        match error {
+            JobError::Store(error) => Err(error.into()),
+            error => Ok(Ended::Error(error)),
+        }
+    }
+
+    /// Prints the output or the error; with `is_json` all of it, added to `answer`.
+    pub(crate) fn print(
+        self,
+        mut answer: Value,
+        id: JobId,
+        is_json: bool,
+        program: &Program,
+    ) -> anyhow::Result<ExitCode> {
+        let (code, text) = match self {
+            Ended::Done(output) => {
+                let text = serde_json::to_string_pretty(&output)? + "\n";
+                answer["output"] = output;
+                (ExitCode::SUCCESS, text)
+            }
+            Ended::Error(error) => {
+                answer["error"] = json!(error.to_string());
+                if let JobError::Failed { reason, failure, .. } = &error {
+                    answer["reason"] = json!(reason);
+                    answer["failure"] = json!(failure);
+                }
+                if !is_json {
+                    out::note(&format!("error: {error}; `{} show {id}` shows more", program.name));
+                }
+                (ExitCode::FAILURE, String::new())
+            }
+        };
+        if is_json {
+            out::print_json(&answer)?
+        } else {
+            out::print(&text)?
+        }
+        Ok(code)
+    }
 }
 
 /// After a moment, warns if no worker is alive. Never returns.

@@ -3,7 +3,6 @@
 use std::process::ExitCode;
 
 use anyhow::Context;
-use windlass::Pool;
 
 use crate::{
     config::{Keep, RetentionSettings, Settings},
@@ -103,9 +102,8 @@ pub(crate) async fn run(args: Args, program: &Program) -> anyhow::Result<ExitCod
 
 async fn greeting(engine: &windlass::Engine, program: &Program) -> String {
     let worker = engine.worker().await.map(|id| id.to_string()).unwrap_or_default();
-    let default = [("default".to_owned(), Pool::default())];
-    let queues = if engine.queues().is_empty() { &default } else { engine.queues() };
-    let queues: Vec<String> = queues.iter().map(|(name, pool)| format!("{name}={}", pool.slots)).collect();
+    let queues: Vec<String> =
+        engine.queues().iter().map(|(name, pool)| format!("{name}={}", pool.slots)).collect();
     let kinds: Vec<String> = engine
         .kinds()
         .into_iter()

@@ -6,10 +6,10 @@ use anyhow::{Context, anyhow, bail};
 use toml::{Table, Value};
 use windlass::model::Limits;
 
-use super::{PoolSettings, Settings, nearest};
+use super::{PoolSettings, ServerSettings, Settings, nearest};
 use crate::durations;
 
-const KEYS: [&str; 11] = [
+const KEYS: [&str; 13] = [
     "store",
     "log",
     "name",
@@ -21,7 +21,10 @@ const KEYS: [&str; 11] = [
     "queues",
     "retention",
     "limits",
+    "server",
+    "store_file",
 ];
+const SERVER_KEYS: [&str; 7] = ["listen", "hosts", "trusted_proxies", "tls_cert", "tls_key", "login", "rate"];
 const RETENTION_KEYS: [&str; 3] = ["done", "failed", "cancelled"];
 const POOL_KEYS: [&str; 5] = ["slots", "prefetch", "min_demand", "poll", "max_poll"];
 
@@ -38,6 +41,7 @@ pub(super) fn parse(text: &str) -> anyhow::Result<Settings> {
     for (key, value) in &table {
         match key.as_str() {
             "store" => settings.store = Some(string(key, value)?),
+            "store_file" => settings.store_file = Some(string(key, value)?.into()),
             "log" => settings.log = Some(string(key, value)?),
             "name" => settings.name = Some(string(key, value)?),
             "lease" => settings.lease = Some(duration(key, value)?),
@@ -48,6 +52,7 @@ pub(super) fn parse(text: &str) -> anyhow::Result<Settings> {
             "queues" => queues(&mut settings, value)?,
             "retention" => retention(&mut settings, value)?,
             "limits" => limits(&mut settings, value)?,
+            "server" => server(&mut settings.server, value)?,
             _ => return Err(unknown(key, &KEYS)),
         }
     }
@@ -105,6 +110,36 @@ fn retention(settings: &mut Settings, value: &Value) -> anyhow::Result<()> {
         *kept = Some(text.parse().map_err(|why| anyhow!("`{path}`: {why}"))?);
     }
     Ok(())
+}
+
+fn server(settings: &mut ServerSettings, value: &Value) -> anyhow::Result<()> {
+    let Value::Table(table) = value else {
+        bail!("`server` is a table; write it as [server] with listen = \"127.0.0.1:7077\" below");
+    };
+    for (key, value) in table {
+        let path = format!("server.{key}");
+        match key.as_str() {
+            "listen" => settings.listen = Some(string(&path, value)?),
+            "hosts" => settings.hosts = strings(&path, value)?,
+            "trusted_proxies" => settings.trusted_proxies = strings(&path, value)?,
+            "tls_cert" => settings.tls_cert = Some(string(&path, value)?),
+            "tls_key" => settings.tls_key = Some(string(&path, value)?),
+            "login" => match value {
+                Value::Boolean(login) => settings.login = Some(*login),
+                _ => bail!("`{path}` is {}, and must be true or false", display(value)),
+            },
+            "rate" => settings.rate = Some(number(&path, value)?.try_into().unwrap_or(u32::MAX)),
+            _ => return Err(unknown(&path, &SERVER_KEYS)),
+        }
+    }
+    Ok(())
+}
+
+fn strings(path: &str, value: &Value) -> anyhow::Result<Vec<String>> {
+    let Value::Array(list) = value else {
+        bail!("`{path}` is {}, and must be a list of texts, like [\"a\", \"b\"]", display(value));
+    };
+    list.iter().map(|value| string(path, value)).collect()
 }
 
 fn limits(settings: &mut Settings, value: &Value) -> anyhow::Result<()> {

@@ -3,11 +3,17 @@
 mod file;
 mod nearest;
 mod retention;
+mod server;
 
-use std::{collections::BTreeMap, path::Path, time::Duration};
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use anyhow::{Context, anyhow, bail};
 pub(crate) use retention::{Keep, RetentionSettings};
+pub(crate) use server::ServerSettings;
 use windlass::{Builder, Config, Pool, model::Limits};
 
 use crate::{durations, out};
@@ -19,6 +25,8 @@ const DEFAULT_FILE: &str = "windlass.toml";
 #[derive(Clone, Default, Debug, PartialEq)]
 pub(crate) struct Settings {
     pub(crate) store: Option<String>,
+    /// A file with the address of the store, which may have a password.
+    pub(crate) store_file: Option<PathBuf>,
     pub(crate) log: Option<String>,
     /// The worker's name, for people.
     pub(crate) name: Option<String>,
@@ -29,6 +37,7 @@ pub(crate) struct Settings {
     /// The address that serves metrics.
     pub(crate) metrics: Option<String>,
     pub(crate) retention: RetentionSettings,
+    pub(crate) server: ServerSettings,
     /// Size limits, by the names of `Limits`.
     pub(crate) limits: BTreeMap<String, usize>,
     /// The queues to serve; empty if this layer does not set them.
@@ -57,13 +66,25 @@ pub(crate) fn read(path: Option<&Path>, flags: Settings) -> anyhow::Result<Setti
         None => Settings::default(),
     };
     warn_of_misspelt_variables();
-    Ok(flags.over(from_env(env)?).over(file))
+    Ok(flags
+        .with_store_of_file()?
+        .over(from_env(env)?.with_store_of_file()?)
+        .over(file.with_store_of_file()?))
 }
 
 /// The environment variables that are read, in addition to `RUST_LOG` and the limits.
-const VARIABLES: [&str; 13] = [
+const VARIABLES: [&str; 22] = [
     "WINDLASS_CONFIG",
     "WINDLASS_STORE",
+    "WINDLASS_STORE_FILE",
+    "WINDLASS_LISTEN",
+    "WINDLASS_HOSTS",
+    "WINDLASS_TRUSTED_PROXIES",
+    "WINDLASS_TLS_CERT",
+    "WINDLASS_TLS_KEY",
+    "WINDLASS_LOGIN",
+    "WINDLASS_RATE",
+    "WINDLASS_EXEC",
     "WINDLASS_LOG",
     "WINDLASS_NAME",
     "WINDLASS_LEASE",
@@ -99,12 +120,21 @@ fn from_env(env: impl Fn(&str) -> Option<String>) -> anyhow::Result<Settings> {
     let crashes = |text: String| {
         text.parse().map_err(|_| anyhow!("WINDLASS_MAX_CRASHES: {text:?} is not a count from 1 to 65535"))
     };
+    let login = |text: String| match text.as_str() {
+        "1" | "true" => Ok(true),
+        "0" | "false" => Ok(false),
+        _ => Err(anyhow!("WINDLASS_LOGIN: {text:?} is neither true nor false")),
+    };
+    let rate = |text: String| {
+        text.parse().map_err(|_| anyhow!("WINDLASS_RATE: {text:?} is not a number of requests per second"))
+    };
     let keep = |name: &str| -> anyhow::Result<Option<Keep>> {
         let read = |text: String| text.parse().map_err(|why| anyhow!("{name}: {why}"));
         env(name).map(read).transpose()
     };
     let mut settings = Settings {
         store: env("WINDLASS_STORE"),
+        store_file: env("WINDLASS_STORE_FILE").map(PathBuf::from),
         log: env("WINDLASS_LOG").or_else(|| env("RUST_LOG")),
         name: env("WINDLASS_NAME"),
         lease: duration("WINDLASS_LEASE")?,
@@ -116,6 +146,15 @@ fn from_env(env: impl Fn(&str) -> Option<String>) -> anyhow::Result<Settings> {
             done: keep("WINDLASS_KEEP_DONE")?,
             failed: keep("WINDLASS_KEEP_FAILED")?,
             cancelled: keep("WINDLASS_KEEP_CANCELLED")?,
+        },
+        server: ServerSettings {
+            listen: env("WINDLASS_LISTEN"),
+            hosts: server::list(env("WINDLASS_HOSTS")),
+            trusted_proxies: server::list(env("WINDLASS_TRUSTED_PROXIES")),
+            tls_cert: env("WINDLASS_TLS_CERT"),
+            tls_key: env("WINDLASS_TLS_KEY"),
+            login: env("WINDLASS_LOGIN").map(login).transpose()?,
+            rate: env("WINDLASS_RATE").map(rate).transpose()?,
         },
         ..Settings::default()
     };
@@ -144,6 +183,7 @@ impl Settings {
         Settings {
             limits,
             store: self.store.or(below.store),
+            store_file: None,
             log: self.log.or(below.log),
             name: self.name.or(below.name),
             lease: self.lease.or(below.lease),
@@ -152,9 +192,27 @@ impl Settings {
             max_crashes: self.max_crashes.or(below.max_crashes),
             metrics: self.metrics.or(below.metrics),
             retention: self.retention.over(below.retention),
+            server: self.server.over(below.server),
             serve: if self.serve.is_empty() { below.serve } else { self.serve },
             queues,
         }
+    }
+
+    /// Reads the file that has the address of the store.
+    fn with_store_of_file(mut self) -> anyhow::Result<Settings> {
+        let Some(path) = self.store_file.take() else { return Ok(self) };
+        if self.store.is_some() {
+            bail!("the store is named both by its address and by the file {}; use one", path.display());
+        }
+        let text = std::fs::read_to_string(&path).with_context(|| {
+            format!("the file of the store's address, {}, cannot be read", path.display())
+        })?;
+        let text = text.trim();
+        if text.is_empty() {
+            bail!("the file {} is empty; write the address of the store into it", path.display());
+        }
+        self.store = Some(text.to_owned());
+        Ok(self)
     }
 
     /// Adds a queue to serve, given as `NAME` or `NAME=SLOTS`.
@@ -293,5 +351,41 @@ mod tests {
         let error =
             from_env(|name| (name == "WINDLASS_QUEUES").then(|| "mail=many".into())).expect_err("no count");
         assert!(format!("{error:#}").contains("mail=16"), "{error:#}");
+    }
+
+    #[test]
+    fn the_address_of_the_store_can_come_from_a_file() {
+        let path = std::env::temp_dir().join(format!("windlass-store-{}", std::process::id()));
+        std::fs::write(&path, "postgres://ada:secret@db/jobs\n").expect("written");
+        let named = Settings { store_file: Some(path.clone()), ..Settings::default() };
+        let read = named.clone().with_store_of_file().expect("read");
+        assert_eq!((read.store.as_deref(), read.store_file), (Some("postgres://ada:secret@db/jobs"), None));
+        let both = Settings { store: Some("sqlite://a.db".into()), ..named.clone() };
+        assert!(both.with_store_of_file().expect_err("two stores").to_string().contains("use one"));
+        std::fs::write(&path, " \n").expect("written");
+        assert!(named.clone().with_store_of_file().is_err(), "it is empty");
+        std::fs::remove_file(&path).expect("removed");
+        let error = named.with_store_of_file().expect_err("it is gone");
+        assert!(!format!("{error:#}").contains("secret"), "{error:#}");
+    }
+
+    #[test]
+    fn the_server_is_set_in_the_file_and_in_the_environment() {
+        let file = file::parse(
+            "[server]\nlisten = '0.0.0.0:80'\nhosts = ['jobs.example']\ntls_cert = 'c.pem'\nlogin = false\nrate = 5",
+        )
+        .expect("valid");
+        let env = from_env(|name| match name {
+            "WINDLASS_LISTEN" => Some("127.0.0.1:81".into()),
+            "WINDLASS_TRUSTED_PROXIES" => Some("10.0.0.1, 10.1.0.0/16".into()),
+            "WINDLASS_LOGIN" => Some("true".into()),
+            _ => None,
+        });
+        let all = env.expect("valid").over(file).server;
+        assert_eq!(all.listen.as_deref(), Some("127.0.0.1:81"));
+        assert_eq!((all.hosts, all.trusted_proxies.len()), (vec!["jobs.example".to_owned()], 2));
+        assert_eq!((all.tls_cert.as_deref(), all.login, all.rate), (Some("c.pem"), Some(true), Some(5)));
+        assert!(from_env(|name| (name == "WINDLASS_LOGIN").then(|| "perhaps".into())).is_err());
+        assert!(file::parse("[server]\nport = 80").is_err());
     }
 }

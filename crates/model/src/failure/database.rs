@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_of_the_driver_about_values_are_told_from_those_of_the_connection() {
+    fn errors_of_the_driver_about_values_differ_from_those_of_the_connection() {
         for text in [
             "error serializing parameter 0",
             "error deserializing column 1",

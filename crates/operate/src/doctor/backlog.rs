@@ -32,7 +32,7 @@ pub(super) async fn read(operator: &Operator) -> Result<Backlog, Error> {
     let (inspect, diagnose) = (operator.inspect(), operator.store().diagnose());
     Ok(Backlog {
         workers: inspect.workers().await?,
-        state_counts: inspect.state_counts(CAP).await?,
+        state_counts: inspect.state_counts().await?,
         oldest_ready: diagnose.oldest_ready().await?,
         suspects: diagnose.suspects(CAP).await?,
         unhandled_failures: diagnose.unhandled_failures(CAP).await?,
@@ -123,7 +123,8 @@ impl Backlog {
     /// Failed jobs. Those that a merge has counted need nobody: its rule tolerates them, or its job deals with them.
     fn failed(&self) -> Option<Finding> {
         let unhandled = self.unhandled_failures;
-        let merged = self.count(State::Failed).saturating_sub(unhandled);
+        // Of more than these, only the newest were read.
+        let merged = self.count(State::Failed).min(CAP).saturating_sub(unhandled);
         let tolerated = text::counted(merged, "child of a merged branch", "children of merged branches");
         let finding = match (unhandled, merged) {
             (0, 0) => return None,

@@ -21,8 +21,10 @@ const COUNTED: usize = 100;
 /// Jobs, newest first, with how many there are in each state.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct JobList {
-    /// The number of matching jobs in each state, on all pages. Counts stop at [`CAP`].
+    /// The number of matching jobs in each state, on all pages.
     pub counts: BTreeMap<State, u64>,
+    /// Whether counting stops at [`CAP`]: it does if jobs are selected by more than queue, kind, version and state.
+    pub is_capped: bool,
     /// The jobs.
     pub jobs: Vec<Summary>,
     /// The next page has the jobs before this one; `None` on the last page.
@@ -41,7 +43,8 @@ impl JobList {
         let mut jobs = inspect.jobs(&one_more).await?;
         let counts = inspect.count_jobs(filter, CAP).await?;
         let next_before = truncate(&mut jobs, filter.limit);
-        Ok(JobList { counts, jobs, next_before, now: inspect.clock().await? })
+        let is_capped = !filter.has_maintained_counts();
+        Ok(JobList { counts, is_capped, jobs, next_before, now: inspect.clock().await? })
     }
 }
 

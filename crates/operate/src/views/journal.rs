@@ -64,6 +64,17 @@ pub enum EntryResult {
 }
 
 impl Journal {
+    /// Reads a page: at most `limit` entries after a position.
+    pub async fn page(
+        operator: &Operator,
+        id: JobId,
+        after: Option<i32>,
+        limit: usize,
+    ) -> Result<Vec<EntryView>, Error> {
+        let page = operator.inspect().journal(id, after, limit).await?;
+        Ok(page.into_iter().map(|entry| EntryView::new(operator, entry)).collect())
+    }
+
     /// Reads the last `limit` entries, or all of them.
     pub(super) async fn read(operator: &Operator, id: JobId, limit: Option<usize>) -> Result<Journal, Error> {
         let inspect = operator.inspect();

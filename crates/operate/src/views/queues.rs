@@ -4,9 +4,8 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 use windlass_model::{State, Time};
-use windlass_store::{Backlog, Pause};
+use windlass_store::Pause;
 
-use super::CAP;
 use crate::Operator;
 use windlass_workflow::Error;
 
@@ -21,7 +20,7 @@ pub struct Queues {
     pub now: Time,
 }
 
-/// A queue. Counts stop at [`CAP`].
+/// A queue.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct QueueRow {
     /// Its name.
@@ -45,21 +44,17 @@ impl Queues {
     pub async fn read(operator: &Operator) -> Result<Queues, Error> {
         let inspect = operator.inspect();
         let (queues, now) = (inspect.queues().await?, inspect.clock().await?);
-        let mut backlogs: BTreeMap<String, Backlog> =
-            inspect.backlog(CAP).await?.into_iter().map(|backlog| (backlog.queue.clone(), backlog)).collect();
-        let mut parked: BTreeMap<String, u64> = BTreeMap::new();
-        for count in inspect.state_counts(CAP).await? {
-            if count.state == State::Waiting {
-                *parked.entry(count.queue).or_default() += count.jobs;
-            }
+        let mut counts: BTreeMap<(String, State), u64> = BTreeMap::new();
+        for count in inspect.state_counts().await? {
+            *counts.entry((count.queue, count.state)).or_default() += count.jobs;
         }
         let row = |queue: windlass_store::QueueView| {
-            let Backlog { ready, scheduled, running, .. } = backlogs.remove(&queue.name).unwrap_or_default();
+            let mut count = |state| counts.remove(&(queue.name.clone(), state)).unwrap_or(0);
             QueueRow {
-                ready,
-                scheduled,
-                running,
-                waiting: parked.get(&queue.name).map_or(0, |parked| CAP.min(*parked)),
+                ready: count(State::Ready),
+                scheduled: count(State::Scheduled),
+                running: count(State::Running),
+                waiting: count(State::Waiting),
                 oldest_ready: queue.oldest_ready,
                 paused: queue.paused,
                 name: queue.name,

@@ -1,8 +1,8 @@
 //! Every cause, from made-up reads.
 
 use windlass_model::{
-    BranchCounts, BranchNo, BranchPoll, BranchWatch, Epoch, Failure, KindVersion, Merge, Payload, Rev,
-    Settings, WaitCondition, WorkerId,
+    BranchCounts, BranchNo, BranchPoll, BranchWatch, Epoch, Failure, KindVersion, Merge, Payload, Progress,
+    Rev, Settings, WaitCondition, WorkerId,
     branch::BRANCH_SIGNAL,
     journal::{CallEvent, CallKind},
 };
@@ -58,6 +58,7 @@ fn job(state: State) -> Job {
         pending_children: 0,
         unwind: None,
         fault: None,
+        progress: None,
         output: None,
         failure: None,
     }
@@ -169,6 +170,12 @@ fn a_running_job_names_its_worker_and_duration() {
         (Cause::Running, "It has been running on worker smith for 90 s.")
     );
     assert!(why.hint.contains("`windlass cancel") && why.also.is_empty());
+    let progress = Some(Progress::new(3, Some(12), "page 3", NOW - Duration::from_secs(2)));
+    let why = explained(&Job { progress, ..job(State::Running) }, &Holds::default(), &serving());
+    assert_eq!(
+        why.because,
+        "It has been running on worker smith for 90 s. Its progress: 3 of 12 (25 %), page 3, 2s ago."
+    );
     let holds = Holds { paused: pause(None), ..Holds::default() };
     let why = explained(&job(State::Running), &holds, &serving());
     assert_eq!(why.cause, Cause::Running);

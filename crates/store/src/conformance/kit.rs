@@ -330,7 +330,7 @@ pub async fn renew(store: &Handle, now: u64, worker: WorkerId) -> Renewal {
 
 /// A renewal that settles no claims.
 pub fn renew_request(worker: WorkerId) -> RenewRequest {
-    RenewRequest { worker, lease: LEASE, settled: Vec::new(), solo_ended: Vec::new() }
+    RenewRequest { worker, lease: LEASE, settled: Vec::new(), solo_ended: Vec::new(), progress: None }
 }
 
 /// Fires up to `limit` timers.
@@ -425,4 +425,10 @@ pub fn reports_lapsed(renewal: &Renewal) -> Option<bool> {
         Renewal::Held { lapsed, .. } => Some(*lapsed),
         Renewal::Lost => None,
     }
+}
+
+/// Expects that the numbers of jobs which the store maintains are those of its rows. Every case ends with this.
+pub async fn expect_right_counts(store: &Handle) {
+    let miscounts = store.diagnose().miscounts().await.expect("counted");
+    assert!(miscounts.is_empty(), "{miscounts:#?}");
 }

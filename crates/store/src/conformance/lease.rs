@@ -1,6 +1,8 @@
 //! Workers: registering, renewing leases, releasing jobs, retiring.
 
-use windlass_model::{ClaimNo, CommitOutcome, Epoch, JobClaim, NewJob, Rev, State, WorkerId};
+use windlass_model::{
+    ClaimNo, CommitOutcome, Epoch, JobClaim, NewJob, Progress, ProgressReport, Rev, State, WorkerId,
+};
 
 use super::kit::*;
 use crate::{Error, RenewRequest, Renewal};
@@ -29,6 +31,28 @@ pub async fn a_renewal_extends_the_lease(store: Handle) {
     assert_eq!(workers[0].lease_until, t(104), "the lease that the worker requests");
     assert_eq!(reports_lapsed(&renew(&store, 500, one).await), Some(false), "late, but it was not reaped");
     assert_eq!(renew(&store, 500, WorkerId(99)).await, Renewal::Lost);
+}
+
+pub async fn a_renewal_keeps_what_attempts_report(store: Handle) {
+    let (one, job) = running_job(&store, 1).await;
+    let shown = async || store.inspect().job(job.id).await.expect("read").expect("a job").progress;
+    assert_eq!(shown().await, None);
+    let progress = Progress::new(412, Some(5_000), "page 3 of \"a\u{0}b\"", t(1));
+    let report = ProgressReport { job: job.id, epoch: job.epoch, progress: progress.clone() };
+    let reporting = RenewRequest { progress: Some(vec![report.clone()]), ..renew_request(one) };
+    store.renew(at(1), &reporting).await.expect("renew");
+    assert_eq!(shown().await, Some(progress.clone()));
+    renew(&store, 2, one).await;
+    assert_eq!(shown().await, Some(progress), "a renewal without reports changes nothing");
+    let outdated = ProgressReport { epoch: Epoch(job.epoch.0 - 1), ..report };
+    let reporting = RenewRequest { progress: Some(vec![outdated]), ..renew_request(one) };
+    store.renew(at(3), &reporting).await.expect("renew");
+    assert_eq!(shown().await, None, "the report of another claim says nothing about this one");
+    store
+        .renew(at(4), &RenewRequest { progress: Some(Vec::new()), ..renew_request(one) })
+        .await
+        .expect("renew");
+    assert_eq!(shown().await, None);
 }
 
 pub async fn a_renewal_reports_that_other_leases_have_lapsed(store: Handle) {

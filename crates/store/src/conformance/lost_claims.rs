@@ -130,8 +130,7 @@ pub async fn a_repeated_commit_is_recognised_after_its_claim_was_settled(store: 
         let job = claim_one(&store, 0, me, number).await;
         let change = change(me, &job, outcome);
         assert_eq!(commit(&store, 1, change.clone()).await, CommitOutcome::Committed);
-        let renewal =
-            RenewRequest { worker: me, lease: LEASE, settled: vec![ClaimNo(number)], solo_ended: Vec::new() };
+        let renewal = RenewRequest { settled: vec![ClaimNo(number)], ..renew_request(me) };
         store.renew(at(1), &renewal).await.expect("renew");
         assert_eq!(commit(&store, 2, change).await, CommitOutcome::Committed);
     }
@@ -175,12 +174,7 @@ pub async fn a_claim_with_running_jobs_is_not_settled(store: Handle) {
     let store = store.sibling().await.expect("sibling");
     let settled = ClaimRequest { settled: vec![ClaimNo(1)], ..claim_request(me, 3, 1) };
     assert!(claim(&store, at(2), &settled).await.is_empty());
-    let settled = RenewRequest {
-        worker: me,
-        lease: LEASE,
-        settled: vec![ClaimNo(1), ClaimNo(2)],
-        solo_ended: Vec::new(),
-    };
+    let settled = RenewRequest { settled: vec![ClaimNo(1), ClaimNo(2)], ..renew_request(me) };
     for _ in 0..2 {
         let Renewal::Held { claims, .. } = store.renew(at(2), &settled).await.expect("renew") else {
             panic!("the lease is held")

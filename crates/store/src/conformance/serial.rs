@@ -282,7 +282,7 @@ pub async fn a_job_in_line_is_ready_and_reports_who_is_ahead(store: Handle) {
     claim_only(&store, 1, worker, 1, 1).await;
     assert_eq!((state(&store, id(1)).await, state(&store, id(3)).await), (State::Running, State::Ready));
     assert_eq!(count(&store, State::Ready).await, 2);
-    let counts = store.inspect().state_counts(9).await.expect("state counts");
+    let counts = store.inspect().state_counts().await.expect("state counts");
     let ready = counts.iter().find(|count| count.state == State::Ready).expect("counted");
     assert_eq!(ready.jobs, 2);
     let hold = holds(&store, 3).await.serial.expect("it has a key");

@@ -269,14 +269,14 @@ pub async fn a_panic_of_a_transaction_rolls_back_and_is_resumed(store: Handle) {
     assert_eq!(fixture.written().await, (vec![], 0));
 }
 
-/// Sends a statement when it is told to, from another task. Returns how to tell it, and the answer.
+/// Sends a statement from another task, once it may go on. Returns what lets it go on, and the answer.
 fn keep(tx: Tx, insert: String) -> (oneshot::Sender<()>, tokio::task::JoinHandle<Result<u64, Failure>>) {
-    let (tell, told) = oneshot::channel();
+    let (go_on, may_go_on) = oneshot::channel();
     let task = tokio::spawn(async move {
-        told.await.expect("told");
+        may_go_on.await.expect("the sender");
         tx.execute(&insert, (9, "late")).await
     });
-    (tell, task)
+    (go_on, task)
 }
 
 pub async fn a_transaction_that_is_kept_is_rolled_back_and_useless(store: Handle) {
@@ -291,8 +291,8 @@ pub async fn a_transaction_that_is_kept_is_rolled_back_and_useless(store: Handle
         });
         let error = leaks.await.expect_err("it still exists");
         assert!(matches!(&error, Error::Misuse(why) if why.contains("was still in use")), "{error}");
-        let (tell, task) = kept.expect("kept");
-        tell.send(()).expect("it waits");
+        let (go_on, task) = kept.expect("kept");
+        go_on.send(()).expect("it waits");
         let late = task.await.expect("a task").expect_err("the transaction has ended");
         assert!(late.message.contains("the transaction has ended"), "{late}");
         assert_eq!(fixture.written().await, (vec![], 0));
@@ -314,11 +314,11 @@ pub async fn a_transaction_whose_call_is_dropped_leaves_nothing(store: Handle) {
         inserted.send(keep(tx, insert.clone())).expect("received");
         std::future::pending().await
     });
-    let (tell, task) = tokio::select! {
+    let (go_on, task) = tokio::select! {
         _ = hangs => unreachable!("it hangs"),
         kept = is_inserted => kept.expect("sent"),
     };
-    tell.send(()).expect("it waits");
+    go_on.send(()).expect("it waits");
     let late = task.await.expect("a task").expect_err("the transaction has ended");
     assert!(late.message.contains("the transaction has ended"), "{late}");
     let done = fixture.transact(async |tx| {

@@ -2,8 +2,8 @@
 
 use serde::Serialize;
 use windlass_model::{
-    BranchNo, Epoch, Failure, JobId, Payload, Reason, Rev, Settings, State, Time, Unwind, WaitCondition,
-    WorkerId,
+    BranchNo, Epoch, Failure, JobId, Payload, Progress, Reason, Rev, Settings, State, Time, Unwind,
+    WaitCondition, WorkerId,
 };
 
 /// Which jobs to list.
@@ -29,6 +29,15 @@ pub struct Filter {
     pub before: Option<JobId>,
     /// How many at most.
     pub limit: usize,
+}
+
+impl Filter {
+    /// Whether it selects jobs by queue, kind, version and state alone: how many these are is maintained, and need not be counted.
+    pub fn has_maintained_counts(&self) -> bool {
+        let Filter { state: _, kind: _, queue: _, version: _, before: _, limit: _, tag, key, stage, top } =
+            self;
+        tag.is_none() && key.is_none() && stage.is_none() && !top
+    }
 }
 
 impl Default for Filter {
@@ -93,6 +102,9 @@ pub struct Job {
     pub worker: Option<WorkerId>,
     /// When the attempt that wrote its last change had started; while running, when it was claimed.
     pub started_at: Option<Time>,
+    /// What its attempt last reported, while it is running.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub progress: Option<Progress>,
     /// When it fails if it has not ended.
     pub deadline_at: Option<Time>,
     /// The job that submitted it.

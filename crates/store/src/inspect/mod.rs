@@ -28,8 +28,8 @@ pub trait Inspect: Replay {
     /// Jobs that match, newest first, a page at a time.
     fn jobs<'a>(&'a self, filter: &'a Filter) -> Fut<'a, Vec<Summary>>;
 
-    /// How many jobs match, in each state that has any, each count capped at `cap`. [`Filter::before`] and [`Filter::limit`], which
-    /// select a page, do not count.
+    /// How many jobs match, in each state that has any. [`Filter::before`] and [`Filter::limit`], which select a page, do not count. Each
+    /// count is capped at `cap`, unless it is maintained: see [`Filter::has_maintained_counts`].
     fn count_jobs<'a>(&'a self, filter: &'a Filter, cap: u64) -> Fut<'a, BTreeMap<State, u64>>;
 
     /// A job's failed attempts, oldest first. A first-try success leaves none.
@@ -48,8 +48,8 @@ pub trait Inspect: Replay {
     /// What keeps a job from running, if it exists and has not ended.
     fn holds(&self, id: JobId) -> Fut<'_, Option<Holds>>;
 
-    /// The number of jobs in each state, per queue and kind, each count capped at `cap`.
-    fn state_counts(&self, cap: u64) -> Fut<'_, Vec<StateCount>>;
+    /// The number of jobs in each state, per queue and kind. It is maintained, not counted: exact when nothing is written.
+    fn state_counts(&self) -> Fut<'_, Vec<StateCount>>;
 
     /// What waits and runs in each queue that has anything, by queue. For monitoring: each backend reads at most `cap` rows
     /// of each sort (ready set, timers, claims), however many there are, and none of ended jobs.

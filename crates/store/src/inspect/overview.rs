@@ -15,7 +15,7 @@ pub struct StateCount {
     pub kind: String,
     /// The state.
     pub state: State,
-    /// How many, or the cap.
+    /// How many.
     pub jobs: u64,
 }
 

@@ -1,6 +1,6 @@
 //! Reads for people, by walking the maps.
 
-use windlass_model::JournalEntry;
+use windlass_model::{JournalEntry, progress};
 
 use super::*;
 use crate::{
@@ -35,7 +35,10 @@ impl Inner {
         let claim = (summary.state == State::Running)
             .then(|| self.claims.iter().find(|(_, claim)| claim.jobs.contains(&(id, row.epoch))))
             .flatten();
+        let reports =
+            claim.and_then(|((worker, _), _)| self.workers.get(worker)).map(|worker| &*worker.progress);
         Some(Job {
+            progress: progress::of_claim(reports.unwrap_or_default(), id, row.epoch),
             epoch: row.epoch,
             rev: row.rev,
             worker_deaths: row.worker_deaths,
@@ -75,13 +78,11 @@ impl Inner {
             && filter.before.is_none_or(|before| id < before)
     }
 
-    fn state_counts(&self, cap: u64) -> Vec<StateCount> {
+    fn state_counts(&self) -> Vec<StateCount> {
         let mut counts: BTreeMap<(String, String, State), u64> = BTreeMap::new();
         for (id, row) in &self.jobs {
-            let count = counts
-                .entry((row.new.queue.clone(), row.new.kind.kind.clone(), self.state(*id)))
-                .or_default();
-            *count = (*count + 1).min(cap);
+            let key = (row.new.queue.clone(), row.new.kind.kind.clone(), self.state(*id));
+            *counts.entry(key).or_default() += 1;
         }
         counts
             .into_iter()
@@ -231,7 +232,10 @@ impl Inspect for Memory {
             let mut counts: BTreeMap<State, u64> = BTreeMap::new();
             for id in inner.jobs.keys().filter(|id| inner.matches(&all, **id)) {
                 let count = counts.entry(inner.state(*id)).or_default();
-                *count = (*count + 1).min(cap);
+                *count += 1;
+            }
+            if !filter.has_maintained_counts() {
+                counts.values_mut().for_each(|count| *count = cap.min(*count));
             }
             Ok(counts)
         })
@@ -264,8 +268,8 @@ impl Inspect for Memory {
         self.run(None, |inner, now| Ok(inner.holds(now, id)))
     }
 
-    fn state_counts(&self, cap: u64) -> Fut<'_, Vec<StateCount>> {
-        self.run(None, |inner, _| Ok(inner.state_counts(cap)))
+    fn state_counts(&self) -> Fut<'_, Vec<StateCount>> {
+        self.run(None, |inner, _| Ok(inner.state_counts()))
     }
 
     fn backlog(&self, cap: u64) -> Fut<'_, Vec<Backlog>> {

@@ -23,6 +23,7 @@ impl Inner {
             liveness_file: new.liveness_file.clone(),
             lease: Lease { status: WorkerStatus::Alive, until: now + new.lease },
             serves: new.serves.clone(),
+            progress: Vec::new(),
         };
         self.workers.insert(new.id, worker);
         true
@@ -40,6 +41,9 @@ impl Inner {
             return Renewal::Lost;
         };
         worker.lease.until = now + request.lease;
+        if let Some(progress) = &request.progress {
+            worker.progress = progress.clone();
+        }
         let lapsed = self.workers.values().any(|worker| worker.lease.is_reapable(now));
         let claims = self.claims.keys().filter(|(worker, _)| *worker == request.worker);
         Renewal::Held { lapsed, claims: claims.map(|(_, number)| *number).collect() }

@@ -29,6 +29,7 @@ mod stage_update;
 mod step;
 mod submit;
 mod timers;
+mod tokens;
 mod unique;
 mod unwind;
 mod views;

@@ -2,7 +2,9 @@
 
 use std::collections::HashMap;
 
-use windlass_model::{BranchNo, JournalEntry, Location, RateLimit, rank::rank, rate::BucketLevel, state};
+use windlass_model::{
+    BranchNo, JournalEntry, Location, ProgressReport, RateLimit, rank::rank, rate::BucketLevel, state,
+};
 
 use super::{branch::StoredBranch, schedule::StoredSchedule, *};
 use crate::Serves;
@@ -40,6 +42,7 @@ pub(super) struct Inner {
     /// The cancel requests of running jobs.
     pub(super) pending_cancels: BTreeMap<JobId, PendingCancel>,
     pub(super) audit: Vec<AuditEntry>,
+    pub(super) tokens: Vec<crate::StoredToken>,
     pub(super) schedules: BTreeMap<String, StoredSchedule>,
     pub(super) branches: BTreeMap<(JobId, BranchNo), StoredBranch>,
 }
@@ -164,6 +167,7 @@ pub(super) struct Worker {
     pub(super) liveness_file: Option<String>,
     pub(super) lease: Lease,
     pub(super) serves: Vec<Serves>,
+    pub(super) progress: Vec<ProgressReport>,
 }
 
 impl Row {

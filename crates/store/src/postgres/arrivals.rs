@@ -172,7 +172,7 @@ async fn insert_ended(
     failure: &str,
 ) -> Result<(), PgError> {
     let (codec, digest) = (i16::from(job.input.codec), job.digest.as_slice());
-    let params: [Param<'_>; 10] = [
+    let params: [Param<'_>; 11] = [
         &job.id.0,
         &now.micros(),
         &lane.id,
@@ -183,6 +183,7 @@ async fn insert_ended(
         &state,
         &reason,
         &failure,
+        &tx.count_writer,
     ];
     tx.execute(sql::arrivals::INSERT_REFUSED, &params).await.map(drop)
 }

@@ -187,7 +187,7 @@ pub(super) async fn add_counts(
         |of: fn(&BranchCounts) -> i64| -> Vec<i64> { changed().map(|(_, counts)| of(counts)).collect() };
     let (started, done) = (column(|counts| counts.started), column(|counts| counts.done));
     let (failed, cancelled) = (column(|counts| counts.failed), column(|counts| counts.cancelled));
-    let writer = tx.gate_writer as i32;
+    let writer = tx.count_writer;
     let sql = sql::branches::ADD_COUNTS;
     tx.execute(sql, &[&jobs, &numbers, &started, &done, &failed, &cancelled, &writer]).await.map(drop)
 }

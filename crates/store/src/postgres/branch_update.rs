@@ -318,6 +318,6 @@ async fn insert(
     params.extend(rows.params());
     params.push(&parents);
     params.extend(positions.params());
-    params.extend::<[Param<'_>; 4]>([&is_spawned, &SPAN, &tx.gate_writer, &is_placed]);
+    params.extend::<[Param<'_>; 5]>([&is_spawned, &SPAN, &tx.gate_writer, &is_placed, &tx.count_writer]);
     tx.execute(sql::submit::INSERT_BRANCH_CHILDREN, &params).await.map(drop)
 }

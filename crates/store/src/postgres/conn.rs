@@ -57,6 +57,9 @@ pub(super) use retry_deadlock;
 /// The number of rows of a gate: few enough to read, many enough that two writers seldom share one.
 const GATE_WRITERS: i64 = 64;
 
+/// The number of rows of a lane's counts. Every commit writes one, so that more connections than of a gate must not share it.
+const COUNT_WRITERS: i32 = 1_024;
+
 /// What all connections of a pool have in common.
 #[derive(Clone)]
 pub(super) struct ConnConfig {
@@ -81,6 +84,8 @@ pub(super) struct Conn {
     autocommits: AtomicBool,
     /// This connection's row in each gate and in the counts of each branch: two commits must not wait for each other's.
     pub(super) gate_writer: i64,
+    /// Its row in the counts of each lane and branch.
+    pub(super) count_writer: i32,
     /// How many transactions were begun that are not known to have ended. It is not in [`Tx`](super::tx::Tx), because it must
     /// survive the future that began them: a connection whose future is dropped in a transaction is not reused.
     unfinished: AtomicU32,
@@ -108,6 +113,7 @@ impl Conn {
             autocommitted: Prepared::new(),
             autocommits: AtomicBool::new(true),
             gate_writer: fastrand::i64(..GATE_WRITERS),
+            count_writer: fastrand::i32(..COUNT_WRITERS),
             unfinished: AtomicU32::new(0),
             lost: AtomicBool::new(false),
             last_step: Mutex::default(),

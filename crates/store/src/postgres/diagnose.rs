@@ -7,8 +7,8 @@ use windlass_model::{BranchCounts, JobId, Time};
 
 use super::{Options, Postgres, errors::PgError, migrate, pool, sql};
 use crate::{
-    BranchHealth, Database, Diagnose, Error, Fut, OldestReady, PostgresHealth, SchemaState, TableHealth,
-    WriteAccess, diagnose::merge,
+    BranchHealth, Database, Diagnose, Error, Fut, Miscount, OldestReady, PostgresHealth, SchemaState,
+    TableHealth, WriteAccess, diagnose::merge,
 };
 
 impl Postgres {
@@ -112,5 +112,9 @@ impl Diagnose for Postgres {
 
     fn orphaned_branches(&self, limit: usize) -> Fut<'_, Vec<BranchHealth>> {
         Box::pin(self.branch_health(sql::diagnose::ORPHANED_BRANCHES, limit))
+    }
+
+    fn miscounts(&self) -> Fut<'_, Vec<Miscount>> {
+        Box::pin(self.find_miscounts())
     }
 }

@@ -86,9 +86,11 @@ impl Postgres {
         let Some(row) = rows.first() else { return Ok(None) };
         self.ensure_lanes(&conn, [row.get(1)].into_iter()).await?;
         let mut decoder = columns::Decoder::default();
+        let epoch = Epoch(row.get(14));
         Ok(Some(Job {
             summary: self.summary(row)?,
-            epoch: Epoch(row.get(14)),
+            progress: columns::progress(row.get(43), id, epoch),
+            epoch,
             rev: Rev(row.get(15)),
             worker_deaths: row.get::<_, i16>(16) as u16,
             solo_crashes: row.get::<_, i16>(17) as u16,
@@ -141,6 +143,9 @@ impl Postgres {
     }
 
     async fn count_matching(&self, filter: &Filter, cap: u64) -> Result<BTreeMap<State, u64>, Error> {
+        if filter.has_maintained_counts() {
+            return Ok(columns::count_selected(self.lane_counts().await?, filter));
+        }
         let (state, is_ready, is_scheduled, is_parked) = columns::state_filter(filter.state);
         let Filter { kind, queue, tag, key, stage, version, top, .. } = filter;
         let before = None::<uuid::Uuid>;
@@ -165,15 +170,6 @@ impl Postgres {
             (row.get(0), location, row.get::<_, i64>(4) as u64)
         };
         Ok(columns::counts_by_state(rows.iter().map(count), cap))
-    }
-
-    async fn count_states(&self, cap: u64) -> Result<Vec<StateCount>, Error> {
-        let conn = self.conn().await?;
-        let rows = conn.read(sql::inspect::STATE_COUNTS, &[&i64::MAX]).await?;
-        self.ensure_lanes(&conn, rows.iter().map(|row| row.get(0))).await?;
-        let counts: BTreeMap<(i32, String), u64> =
-            rows.iter().map(|row| ((row.get(0), row.get(1)), row.get::<_, i64>(2) as u64)).collect();
-        columns::state_counts(counts, cap, |lane| self.lane(lane))
     }
 
     async fn read_backlog(&self, cap: u64) -> Result<Vec<Backlog>, Error> {
@@ -283,8 +279,8 @@ impl Inspect for Postgres {
         Box::pin(self.read_holds(id))
     }
 
-    fn state_counts(&self, cap: u64) -> Fut<'_, Vec<StateCount>> {
-        Box::pin(self.count_states(cap))
+    fn state_counts(&self) -> Fut<'_, Vec<StateCount>> {
+        Box::pin(async move { Ok(columns::state_counts(self.lane_counts().await?)) })
     }
 
     fn backlog(&self, cap: u64) -> Fut<'_, Vec<Backlog>> {

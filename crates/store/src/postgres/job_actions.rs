@@ -258,7 +258,7 @@ pub(super) async fn end_cancelled(
         return Ok(());
     }
     let failures: Vec<String> = actors.iter().map(|actor| columns::failure_text(&actor.failure())).collect();
-    let rows = tx.query(sql::control::CANCEL, &[&ids, &failures, &now.micros()]).await?;
+    let rows = tx.query(sql::control::CANCEL, &[&ids, &failures, &now.micros(), &tx.count_writer]).await?;
     serial::leave(tx, ids).await?;
     let of = |column: usize| rows.iter().filter(move |row| row.get(column)).map(|row| row.get::<_, Uuid>(0));
     branch::parents_ended(Executor::Tx(tx), Some(now), &of(2).collect::<Vec<_>>()).await?;
@@ -367,7 +367,7 @@ async fn revive(tx: &Tx<'_>, now: Time, ids: &[Uuid]) -> Result<Vec<ControlOutco
 /// Makes ended jobs live again, and ready; [`serial::settle`] must follow.
 async fn make_live(tx: &Tx<'_>, now: Time, ids: &[Uuid]) -> Result<(), PgError> {
     let (at, last) = (now.micros(), Time::MAX.micros());
-    tx.execute(sql::control::REVIVE, &[&ids, &at, &last, &tx.gate_writer]).await?;
+    tx.execute(sql::control::REVIVE, &[&ids, &at, &last, &tx.gate_writer, &tx.count_writer]).await?;
     serial::enter_unsettled(tx, ids).await.map(drop)
 }
 

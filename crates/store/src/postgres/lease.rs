@@ -3,7 +3,7 @@
 use windlass_model::{ClaimNo, Epoch, JobClaim, JobId, Time, WorkerId};
 
 use super::{Postgres, SPAN, change_params::Param, errors::PgError, micros, serial, span, sql, tx::Tx};
-use crate::{Actor, CancelRequest, Error, NewWorker, Now, RenewRequest, Renewal};
+use crate::{Actor, CancelRequest, Error, NewWorker, Now, RenewRequest, Renewal, columns};
 
 pub(super) async fn register(store: &Postgres, now: Now, worker: &NewWorker) -> Result<bool, Error> {
     let serves = serde_json::to_string(&worker.serves).expect("names are plain data");
@@ -21,11 +21,12 @@ pub(super) async fn register(store: &Postgres, now: Now, worker: &NewWorker) -> 
 pub(super) async fn renew(store: &Postgres, now: Now, request: &RenewRequest) -> Result<Renewal, Error> {
     let settled: Vec<i64> = request.settled.iter().map(|number| number.0).collect();
     let solo_ended: Vec<i64> = request.solo_ended.iter().map(|number| number.0).collect();
+    let progress = request.progress.as_deref().map(columns::progress_text);
     let conn = store.conn().await?;
     let rows = conn
         .query_autocommit(
             sql::workers::RENEW,
-            &[&micros(now), &request.worker.0, &span(request.lease), &settled, &solo_ended],
+            &[&micros(now), &request.worker.0, &span(request.lease), &settled, &solo_ended, &progress],
         )
         .await?;
     let held = |row: &tokio_postgres::Row| {

@@ -53,8 +53,8 @@ pub(super) async fn prune(store: &Postgres, now: Now, prune: &Prune) -> Result<P
         let pruned: Vec<Uuid> = old.iter().filter(|row| !needed(row)).map(|row| row.get(0)).collect();
         let sql = sql::prune::JOBS;
         let before = prune.before.micros();
-        let params: [Param<'_>; 8] =
-            [&pruned, &state, &names.0, &names.1, &names.2, &before, &tags.0, &tags.1];
+        let params: [Param<'_>; 9] =
+            [&pruned, &state, &names.0, &names.1, &names.2, &before, &tags.0, &tags.1, &tx.count_writer];
         let rows = tx.query(sql, &params).await?;
         let jobs = rows.first().map_or(0, |row| row.get::<_, i64>(0) as usize);
         if prune.state == State::Done {

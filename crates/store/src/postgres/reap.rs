@@ -144,6 +144,7 @@ async fn write(tx: &Tx<'_>, now: Now, decisions: &Decisions, report: &mut ReapRe
                 &columns::reason_number(Reason::Poison),
                 &SPAN,
                 &tx.gate_writer,
+                &tx.count_writer,
             ],
         )
         .await?;

@@ -115,5 +115,7 @@ async fn write(store: &Postgres, tx: &Tx<'_>, job: &LockedJob, update: &StageUpd
     let lane = lane.ok_or_else(|| Error::Unavailable("a lane is being added; try again".into()))?;
     let (codec, bytes) = (i16::from(update.data.codec), &update.data.bytes);
     let sql = sql::control::UPDATE_STAGE;
-    tx.execute(sql, &[&update.job.0, &lane.id, &update.stage, &codec, bytes]).await.map(drop)
+    tx.execute(sql, &[&update.job.0, &lane.id, &update.stage, &codec, bytes, &tx.count_writer])
+        .await
+        .map(drop)
 }

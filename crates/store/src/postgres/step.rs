@@ -138,8 +138,8 @@ impl ChangeKind {
         if let (ChangeKind::Next, Some(single)) = (self, SingleStep::of(changes)) {
             return single.write(executor, now, sql).await;
         }
-        let (now, base, writer) = (micros(now), Base::new(changes), executor.gate_writer());
-        let count_writer = writer as i32;
+        let (now, base) = (micros(now), Base::new(changes));
+        let (writer, count_writer) = (executor.gate_writer(), executor.count_writer());
         let placing: [Param<'_>; 3] = [&LAST, &SPAN, &writer];
         let mut params: Vec<Param<'_>> = vec![&now];
         params.extend(base.params());
@@ -182,7 +182,7 @@ impl ChangeKind {
                 params.extend(placing);
             }
         }
-        if counts {
+        if self != ChangeKind::Next {
             params.push(&count_writer);
         }
         executor.query(sql, &params).await

@@ -148,7 +148,8 @@ impl Batch<'_> {
         let (now, last, writer) = (micros(self.now), Time::MAX.micros(), executor.gate_writer());
         let mut params: Vec<Param<'_>> = vec![&now, &last];
         params.extend(rows.params());
-        params.extend::<[Param<'_>; 5]>([&rows.key, &SPAN, &writer, &worker, &number]);
+        let count_writer = executor.count_writer();
+        params.extend::<[Param<'_>; 6]>([&rows.key, &SPAN, &writer, &worker, &number, &count_writer]);
         for row in executor.query(sql::submit::INSERT, &params).await? {
             inserted[rows.index_of[&JobId(row.get(0))]] = Some(Inserted { claimed: row.get(1) });
         }
@@ -186,6 +187,7 @@ impl Batch<'_> {
         params.extend(rows.params());
         params.extend::<[Param<'_>; 6]>([&rows.key, &parent, &serials, &weight, &keeps, &parent_rev]);
         params.extend(positions.params());
+        params.push(&tx.count_writer);
         let written = tx.query(sql::submit::INSERT_SPECIAL, &params).await?;
         let written: HashMap<JobId, (bool, Time, bool)> = written
             .iter()
@@ -211,7 +213,7 @@ impl Batch<'_> {
                     signals.extend(distinct(&job.signals).map(|signal| (job.id, signal)));
                 }
                 NameOutcome::Held(outcome) => {
-                    tx.execute(sql::submit::REMOVE, &[&job.id.0]).await?;
+                    tx.execute(sql::submit::REMOVE, &[&job.id.0, &tx.count_writer]).await?;
                     taken.insert(index, outcome);
                     deleted.push(job);
                 }

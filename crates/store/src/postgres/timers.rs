@@ -4,12 +4,13 @@ use std::collections::{HashMap, HashSet};
 
 use tokio_postgres::Row;
 use uuid::Uuid;
-use windlass_model::{Failure, JobId, Reason, State, Time, rank::rank};
+use windlass_model::{Failure, JobCounts, JobId, Reason, State, Time, rank::rank};
 
 use super::{
     Postgres, arrivals,
     branch::{self, Member},
     conn::Conn,
+    counts,
     errors::PgError,
     job_actions, micros, schedule, serial, sql,
     tx::{Executor, Tx},
@@ -205,9 +206,10 @@ async fn fire_first(
         }
         fired.push(timer);
     }
-    let later = timers.split_off(handled);
     let (wakes, ends): (Vec<DueTimer>, Vec<DueTimer>) =
         fired.into_iter().partition(|timer| timer.purpose == WAKE);
+    count_not_woken(tx, &timers, &wakes, &ends).await?;
+    let later = timers.split_off(handled);
     report.woken += wakes.len();
     if ends.iter().chain(&wakes).any(|timer| timer.has_serial_key) {
         let ids: Vec<Uuid> = ends.iter().chain(&wakes).map(|timer| timer.id.0).collect();
@@ -225,6 +227,21 @@ async fn fire_first(
         serial::leave(tx, &serial).await?;
     }
     Ok(later)
+}
+
+/// Counts jobs as no longer scheduled that end before the timer which was to wake them is fired: that timer was taken with those that
+/// end them, so the statements that end them do not find it. `timers` are sorted.
+async fn count_not_woken(
+    tx: &Tx<'_>,
+    timers: &[TakenTimer],
+    wakes: &[DueTimer],
+    ends: &[DueTimer],
+) -> Result<(), PgError> {
+    let woken: HashSet<JobId> = wakes.iter().map(|timer| timer.id).collect();
+    let is_taken = |timer: &&DueTimer| timers.binary_search(&(timer.due_at, timer.id, WAKE)).is_ok();
+    let not_woken = ends.iter().filter(|timer| !timer.parked && !woken.contains(&timer.id)).filter(is_taken);
+    let moved = |timer: &DueTimer| (timer.lane, JobCounts::moved(State::Scheduled, State::Ready));
+    counts::add(tx, not_woken.map(moved)).await
 }
 
 /// The cancel requests whose grace period ends with one of some timers, and who made them.
@@ -251,6 +268,11 @@ async fn wake(tx: &Tx<'_>, wakes: &[DueTimer]) -> Result<(), PgError> {
     if !parked.is_empty() {
         tx.execute(sql::timers::END_WAITS, &[&parked]).await?;
     }
+    let moved = |timer: &DueTimer| {
+        let from = if timer.parked { State::Waiting } else { State::Scheduled };
+        (timer.lane, JobCounts::moved(from, State::Ready))
+    };
+    counts::add(tx, wakes.iter().map(moved)).await?;
     let held: Vec<Uuid> = wakes.iter().filter(|timer| timer.held).map(|timer| timer.id.0).collect();
     if !held.is_empty() {
         tx.execute(sql::control::SET_HELD, &[&held]).await?;
@@ -310,7 +332,7 @@ async fn expire(tx: &Tx<'_>, now: Time, timers: &[&DueTimer]) -> Result<(), PgEr
         timers.iter().map(|timer| columns::failure_text(&Failure::expired(timer.at))).collect();
     let reason = columns::reason_number(Reason::Expired);
     let ids: Vec<Uuid> = timers.iter().map(|timer| timer.id.0).collect();
-    tx.execute(sql::timers::EXPIRE, &[&ids, &failures, &reason, &now.micros()]).await?;
+    tx.execute(sql::timers::EXPIRE, &[&ids, &failures, &reason, &now.micros(), &tx.count_writer]).await?;
     tx.execute(sql::control::CLEAR_HOLDS, &[&ids]).await?;
     let at: Vec<i64> = timers.iter().map(|timer| timer.due_at.micros()).collect();
     tx.execute(sql::timers::REMOVE, &[&at, &ids, &WAKE]).await?;

@@ -24,7 +24,8 @@ use super::{branch::Counts, conn::Conn, errors::PgError, settings::Mode};
 /// **Lock order.** Every transaction locks rows in this order, and rows of one table in the order given:
 ///
 /// workers, timers, arrivals, schedules, unique_names, jobs (by id), branches (by job and number), serial_keys (by id),
-/// serial_waiting and serial_holders, rate_limits (by id), ready, claims, gates, branch_counts (by job, branch and writer).
+/// serial_waiting and serial_holders, rate_limits (by id), ready, claims, gates, branch_counts (by job, branch and writer),
+/// job_counts (by lane and writer).
 ///
 /// Transactions that all lock in one order cannot wait for each other in a circle, so they cannot deadlock. A statement that
 /// writes many rows locks them in the order of its parameters, which are sorted. A transaction whose statements write several
@@ -35,8 +36,10 @@ use super::{branch::Counts, conn::Conn, errors::PgError, settings::Mode};
 /// call runs the transaction again.
 pub(super) struct Tx<'c> {
     conn: &'c mut Conn,
-    /// The connection's row in each gate and in the counts of each branch.
+    /// The connection's row in each gate.
     pub(super) gate_writer: i64,
+    /// Its row in the counts of each lane and branch.
+    pub(super) count_writer: i32,
     /// What the transaction counts for branches; [`super::branch::finish`] writes it.
     counts: Mutex<Counts>,
     /// Jobs whose serial keys the transaction has touched; [`super::serial::fill_slots`] takes them before the commit.
@@ -54,8 +57,9 @@ impl<'c> Tx<'c> {
 
     /// The transaction that a caller's work has begun and left open, noted by [`Conn::note_begin`].
     pub(super) fn adopt(conn: &'c mut Conn) -> Tx<'c> {
-        let (gate_writer, ended) = (conn.gate_writer, AtomicBool::new(false));
-        Tx { conn, gate_writer, counts: Mutex::default(), unsettled: Mutex::default(), ended }
+        let (gate_writer, count_writer, ended) =
+            (conn.gate_writer, conn.count_writer, AtomicBool::new(false));
+        Tx { conn, gate_writer, count_writer, counts: Mutex::default(), unsettled: Mutex::default(), ended }
     }
 
     /// Begins a transaction that writes.
@@ -227,6 +231,10 @@ impl<'a> Executor<'a> {
 
     pub(super) fn gate_writer(self) -> i64 {
         self.conn().gate_writer
+    }
+
+    pub(super) fn count_writer(self) -> i32 {
+        self.conn().count_writer
     }
 
     /// Prepares a statement unless it is prepared.

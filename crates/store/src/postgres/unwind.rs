@@ -27,7 +27,7 @@ pub(super) async fn start(tx: &Tx<'_>, now: Time, ids: &[Uuid], unwinds: &[Unwin
     }
     let unwinds: Vec<String> = unwinds.iter().map(columns::unwind_text).collect();
     serial::lock_keys(tx, ids).await?;
-    tx.execute(sql::control::START_UNWIND, &[&ids, &unwinds, &now.micros()]).await?;
+    tx.execute(sql::control::START_UNWIND, &[&ids, &unwinds, &now.micros(), &tx.count_writer]).await?;
     serial::enter_unsettled(tx, ids).await?;
     serial::settle(tx, ids).await
 }

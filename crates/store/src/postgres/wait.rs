@@ -39,7 +39,7 @@ pub(super) async fn wake(tx: &Tx<'_>, now: Now, ids: &[Uuid]) -> Result<Woken, P
     if ids.is_empty() {
         return Ok(woken);
     }
-    for row in tx.query(WAKE, &[&micros(now), &ids, &SPAN, &tx.gate_writer]).await? {
+    for row in tx.query(WAKE, &[&micros(now), &ids, &SPAN, &tx.gate_writer, &tx.count_writer]).await? {
         woken.ids.insert(row.get(0));
         woken.unsettled.extend(row.get::<_, bool>(1).then(|| row.get::<_, Uuid>(0)));
     }

@@ -11,8 +11,8 @@ use rusqlite::{
 };
 use serde::de::DeserializeOwned;
 use windlass_model::{
-    Failure, JobId, Limits, NewJob, Payload, Reason, Settings, SubmitOutcome, Time, When, failure::class,
-    limits::check_name,
+    Failure, JobId, Limits, NewJob, Payload, Reason, Settings, State, SubmitOutcome, Time, When,
+    failure::class, limits::check_name,
 };
 
 use super::{
@@ -21,10 +21,7 @@ use super::{
     submit::{self, insert_jobs, intern_serial_keys, serial_key_of},
     tx::{TIMER_GATE_ID, Tx},
 };
-use crate::{
-    Error, arrival,
-    columns::{self, CANCELLED, FAILED},
-};
+use crate::{Error, arrival, columns};
 
 /// The class of the error of a job whose key or unique name another job has.
 const DUPLICATE: &str = "duplicate";
@@ -131,7 +128,7 @@ fn admit_one(tx: &Tx<'_>, now: Time, job: &NewJob, report: &mut Admitted) -> Res
             let message = format!("job {id} has its {what} already, so it was not admitted");
             let without_key = NewJob { key: None, ..job.clone() };
             let failure = Failure::cancel(message).class(DUPLICATE);
-            end(tx, now, &without_key, &buckets, (CANCELLED, None), &failure)?;
+            end(tx, now, &without_key, &buckets, (State::Cancelled, None), &failure)?;
             report.admitted += 1;
         }
         SubmitOutcome::Repeated => {}
@@ -147,7 +144,7 @@ fn refuse(tx: &Tx<'_>, now: Time, job: &NewJob, why: &str, report: &mut Admitted
     intern_lane(tx, &refused, &Buckets::new(), report)?;
     let failure = Failure::stop(why).class(class::REFUSED);
     let reason = Some(columns::reason_number(Reason::Refused));
-    if end(tx, now, &refused, &Buckets::new(), (FAILED, reason), &failure)? {
+    if end(tx, now, &refused, &Buckets::new(), (State::Failed, reason), &failure)? {
         report.admitted += 1;
         return Ok(());
     }
@@ -168,7 +165,7 @@ fn end(
     now: Time,
     job: &NewJob,
     buckets: &Buckets,
-    (state, reason): (i16, Option<i16>),
+    (state, reason): (State, Option<i16>),
     failure: &Failure,
 ) -> Result<bool, Error> {
     let serial_keys = intern_serial_keys(tx, std::slice::from_ref(job))?;
@@ -182,8 +179,15 @@ fn end(
     if !row.insert(tx, &mut insert, now, job)? {
         return Ok(false);
     }
-    let params = params![job.id.as_bytes(), state, reason, columns::failure_text(failure), now.micros()];
+    let params = params![
+        job.id.as_bytes(),
+        columns::state_number(state),
+        reason,
+        columns::failure_text(failure),
+        now.micros()
+    ];
     tx.execute(sql::arrivals::END_REFUSED, params)?;
+    tx.count_moved(lane.id, State::Ready, state);
     Ok(true)
 }
 

@@ -9,6 +9,7 @@ use windlass_model::{
 use super::{
     inspect::SPAN,
     lease,
+    open_claims::{ClaimKey, ClaimLanes},
     rate::{self, Shares},
     signal, sql,
     tx::{Tx, job_id, pack, unpack},
@@ -107,6 +108,20 @@ pub(super) fn find_idle(tx: &Tx<'_>, now: Now, request: &ClaimRequest) -> Result
 }
 
 impl Tx<'_> {
+    /// Notes the claim that the transaction has recorded, and the lanes of its jobs.
+    pub(super) fn note_made_claim(&self, claim: ClaimKey, lanes: ClaimLanes) {
+        *self.made_claim.borrow_mut() = Some((claim, lanes));
+    }
+
+    /// The lane of a job that is claimed, or has just ended; also of one that is no job of the claim, but is written as if it were.
+    pub(super) fn lane_of_claimed(&self, claim: ClaimKey, job: JobId) -> Result<i32, Error> {
+        if let Some(lane) = self.store.shared.open_claims.lane(claim, job) {
+            return Ok(lane);
+        }
+        let lane = self.query_one(sql::counts::LANE_OF_JOB, [job.as_bytes()], |row| row.get(0))?;
+        lane.ok_or_else(|| Error::Fault(format!("job {job} is gone")))
+    }
+
     /// Whether a claim is recorded. One that is not is settled, or was lost by a restore.
     pub(super) fn is_recorded(&self, worker: WorkerId, number: ClaimNo) -> Result<bool, Error> {
         let claim = (worker, number);
@@ -178,6 +193,7 @@ fn take(
 ) -> Result<Vec<ClaimedJob>, Error> {
     let limit = if request.solo { 1 } else { request.limit };
     let mut taken: Vec<(i64, ClaimedJob)> = Vec::with_capacity(limit.min(1024));
+    let mut lanes_of_jobs = ClaimLanes::with_capacity(limit.min(1024));
     for (lane, share) in lanes.iter().zip(&shares.per_lane).filter(|(_, share)| **share > 0) {
         let mut statement = tx.prepare(sql::claim::READY_JOBS)?;
         let mut rows = statement.query([ready_lane(request, lane)])?;
@@ -186,7 +202,9 @@ fn take(
             let Some(row) = rows.next()? else { break };
             let (claimed, rank) = (read(row)?, row.get::<_, i64>(11)?);
             last = Some((rank, claimed.id));
-            taken.push((rank, claimed.claimed(tx, request.number, &lane.kind)?));
+            let job = claimed.claimed(tx, request.number, &lane.kind)?;
+            lanes_of_jobs.insert(job.id, lane.id);
+            taken.push((rank, job));
         }
         drop(rows);
         if let Some((rank, id)) = last {
@@ -199,6 +217,7 @@ fn take(
     shares.charge(tx)?;
     let jobs: Vec<ClaimedJob> = taken.into_iter().map(|(_, job)| job).collect();
     record(tx, now, request, &jobs)?;
+    tx.note_made_claim((request.worker, request.number), lanes_of_jobs);
     Ok(jobs)
 }
 
@@ -218,6 +237,7 @@ fn take_one(
             tx.execute(sql::timers::REMOVE_READY, params![lane.id, rank, only.as_bytes()])?;
             let jobs = vec![claimed.claimed(tx, request.number, &lane.kind)?];
             record(tx, now, request, &jobs)?;
+            tx.note_made_claim((request.worker, request.number), ClaimLanes::from([(only, lane.id)]));
             return Ok(jobs);
         }
     }

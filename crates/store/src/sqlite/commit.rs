@@ -102,12 +102,14 @@ fn one_by_one(tx: &Tx<'_>, now: Now, batch: &[(&Change, &Checked)]) -> Result<Ve
             Err(Error::Refused(why)) => {
                 tx.execute("rollback to change", [])?;
                 tx.counts.take();
+                tx.job_counts.take();
                 CommitOutcome::Refused(why)
             }
             result => result?,
         };
-        // Counts of branches are part of the change.
+        // Counts are part of the change.
         tx.settle_counts()?;
+        tx.write_job_counts()?;
         tx.execute("release change", [])?;
         verdicts.push(verdict);
     }

@@ -5,9 +5,10 @@ use std::{path::Path, time::Duration};
 use rusqlite::{Connection, ErrorCode, OpenFlags, TransactionBehavior, params};
 use windlass_model::{BranchCounts, Time};
 
-use super::{Sqlite, pool::run_blocking, sql, tx::read_id, views::row_limit};
+use super::{Sqlite, counts, pool::run_blocking, sql, tx::read_id, views::row_limit};
 use crate::{
-    BranchHealth, Database, Diagnose, Error, Fut, OldestReady, SqliteHealth, WriteAccess, diagnose::merge,
+    BranchHealth, Database, Diagnose, Error, Fut, Miscount, OldestReady, SqliteHealth, WriteAccess,
+    diagnose::merge,
 };
 
 /// How long to wait for the write lock: a worker holds it for milliseconds, a stopped process for ever.
@@ -100,5 +101,9 @@ impl Diagnose for Sqlite {
 
     fn orphaned_branches(&self, limit: usize) -> Fut<'_, Vec<BranchHealth>> {
         Box::pin(std::future::ready(self.branch_health(sql::diagnose::ORPHANED_BRANCHES, limit)))
+    }
+
+    fn miscounts(&self) -> Fut<'_, Vec<Miscount>> {
+        Box::pin(std::future::ready(self.read_snapshot(counts::find_miscounts)))
     }
 }

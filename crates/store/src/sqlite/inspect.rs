@@ -5,11 +5,12 @@ use std::collections::{BTreeMap, HashMap};
 
 use rusqlite::{Row, params};
 use windlass_model::{
-    Epoch, JobId, JournalEntry, Location, Payload, Rev, Signal, State, Time, WorkerId, rank::AGEING_SPAN,
+    Epoch, JobCounts, JobId, JournalEntry, Location, Payload, Rev, Signal, State, Time, WorkerId,
+    rank::AGEING_SPAN,
 };
 
 use super::{
-    Sqlite, arrivals, children, journal, migrate, schedule, source_rows, sql,
+    Sqlite, arrivals, children, counts, journal, migrate, schedule, source_rows, sql,
     tx::{Tx, read_id, unpack},
     views,
 };
@@ -18,7 +19,8 @@ use crate::{
     Error, Filter, Firing, Fut, Holds, Inspect, Job, JobEnd, LimitView, Miss, QueueView, Replay,
     ScheduleView, SchemaState, SerialView, SourceRow, StateCount, Summary, TableSource, Transition,
     TransitionCount, WorkerView,
-    columns::{self, ALIVE},
+    columns::{self, ALIVE, LaneCounts},
+    intern::Lane,
 };
 
 /// By how much a priority moves a job's rank, in microseconds.
@@ -111,7 +113,12 @@ fn job(tx: &Tx<'_>, id: JobId) -> Result<Option<Job>, Error> {
     let data: Option<u8> = row.get(31)?;
     let output: Option<Vec<u8>> = row.get(28)?;
     let mut decoder = columns::Decoder::default();
+    let reports: Option<String> = match holder {
+        Some((worker, _)) => tx.query_one(sql::inspect::PROGRESS, [worker.0], |row| row.get(0))?.flatten(),
+        None => None,
+    };
     Ok(Some(Job {
+        progress: columns::progress(reports.as_deref(), id, epoch),
         epoch,
         rev: Rev(row.get(15)?),
         worker_deaths: row.get(16)?,
@@ -178,6 +185,9 @@ fn jobs(tx: &Tx<'_>, filter: &Filter) -> Result<Vec<Summary>, Error> {
 }
 
 fn count_jobs(tx: &Tx<'_>, filter: &Filter, cap: u64) -> Result<BTreeMap<State, u64>, Error> {
+    if filter.has_maintained_counts() {
+        return Ok(columns::count_selected(lane_counts(tx)?, filter));
+    }
     let (state, is_ready, is_scheduled, is_parked) = columns::state_filter(filter.state);
     let Filter { kind, queue, tag, key, stage, version, top, .. } = filter;
     let before = None::<[u8; 16]>;
@@ -219,14 +229,34 @@ fn history(tx: &Tx<'_>, id: JobId) -> Result<Vec<Attempt>, Error> {
     Ok(attempts)
 }
 
-fn state_counts(tx: &Tx<'_>, cap: u64) -> Result<Vec<StateCount>, Error> {
-    let mut statement = tx.prepare(sql::inspect::STATE_COUNTS)?;
-    let mut rows = statement.query([i64::MAX])?;
-    let mut counts: BTreeMap<(i32, String), u64> = BTreeMap::new();
-    while let Some(row) = rows.next()? {
-        counts.insert((row.get(0)?, row.get(1)?), row.get::<_, i64>(2)? as u64);
+/// Reads how many jobs of each lane are in which state, from the counts that are maintained.
+fn lane_counts(tx: &Tx<'_>) -> Result<Vec<(Lane, LaneCounts)>, Error> {
+    let running = running_per_lane(tx, usize::MAX)?;
+    let count = |(lane, counts): (i32, JobCounts)| {
+        let by_state = counts.by_state(running.get(&lane).copied().unwrap_or(0));
+        Ok((tx.store.lane(tx, lane)?, by_state))
+    };
+    counts::read_all(tx)?.into_iter().map(count).collect()
+}
+
+/// Counts claimed jobs per lane, reading at most `limit` of them.
+fn running_per_lane(tx: &Tx<'_>, limit: usize) -> Result<BTreeMap<i32, u64>, Error> {
+    let mut claims = tx.prepare(sql::inspect::CLAIMS)?;
+    let mut rows = claims.query([])?;
+    let mut running: BTreeMap<i32, u64> = BTreeMap::new();
+    let mut left = limit;
+    while left > 0
+        && let Some(row) = rows.next()?
+    {
+        for (id, epoch) in unpack(&row.get::<_, Vec<u8>>(2)?)?.into_iter().take(left) {
+            left -= 1;
+            let sql = sql::inspect::RUNNING_LANE;
+            if let Some(lane) = tx.query_one(sql, params![id.as_bytes(), epoch.0], |row| row.get(0))? {
+                *running.entry(lane).or_default() += 1;
+            }
+        }
     }
-    columns::state_counts(counts, cap, |lane| tx.store.lane(tx, lane))
+    Ok(running)
 }
 
 fn backlog(tx: &Tx<'_>, cap: u64) -> Result<Vec<Backlog>, Error> {
@@ -236,19 +266,8 @@ fn backlog(tx: &Tx<'_>, cap: u64) -> Result<Vec<Backlog>, Error> {
     while let Some(row) = rows.next()? {
         counts.push((row.get(0)?, row.get::<_, String>(1)?, row.get::<_, i64>(2)? as u64, row.get(3)?));
     }
-    let mut claims = tx.prepare(sql::inspect::CLAIMS)?;
-    let mut rows = claims.query([])?;
-    let mut left = usize::try_from(cap).unwrap_or(usize::MAX);
-    while left > 0
-        && let Some(row) = rows.next()?
-    {
-        for (id, epoch) in unpack(&row.get::<_, Vec<u8>>(2)?)?.into_iter().take(left) {
-            left -= 1;
-            let sql = sql::inspect::RUNNING_LANE;
-            let lane = tx.query_one(sql, params![id.as_bytes(), epoch.0], |row| row.get(0))?;
-            counts.extend(lane.map(|lane| (lane, "running".to_owned(), 1, None)));
-        }
-    }
+    let running = running_per_lane(tx, usize::try_from(cap).unwrap_or(usize::MAX))?;
+    counts.extend(running.into_iter().map(|(lane, jobs)| (lane, "running".to_owned(), jobs, None)));
     columns::backlog(counts, cap, |lane| tx.store.lane(tx, lane))
 }
 
@@ -348,8 +367,8 @@ impl Inspect for Sqlite {
         Box::pin(std::future::ready(self.read(|tx| views::holds(tx, id))))
     }
 
-    fn state_counts(&self, cap: u64) -> Fut<'_, Vec<StateCount>> {
-        Box::pin(std::future::ready(self.read(|tx| state_counts(tx, cap))))
+    fn state_counts(&self) -> Fut<'_, Vec<StateCount>> {
+        Box::pin(std::future::ready(self.read_snapshot(|tx| Ok(columns::state_counts(lane_counts(tx)?)))))
     }
 
     fn backlog(&self, cap: u64) -> Fut<'_, Vec<Backlog>> {

@@ -137,11 +137,12 @@ pub(super) fn cancel(
 pub(super) fn end_cancelled(tx: &Tx<'_>, now: Time, job: &JobRow, actor: &Actor) -> Result<bool, Error> {
     let (placement, failure) = (&job.placement, actor.failure());
     if job.must_unwind {
-        tx.unwind(now, placement, &Unwind { reason: None, failure }, None)?;
+        tx.unwind(now, placement, job.state, &Unwind { reason: None, failure }, None)?;
         return Ok(false);
     }
     let params = params![placement.id.as_bytes(), columns::failure_text(&failure), now.micros()];
     tx.execute(sql::control::CANCEL, params)?;
+    tx.count_moved(placement.lane, job.state, State::Cancelled);
     tx.remove_placement(placement)?;
     tx.after_end(now, placement)?;
     Ok(true)
@@ -213,6 +214,7 @@ fn revive(tx: &Tx<'_>, now: Time, job: JobRow) -> Result<ControlOutcome, Error> 
     let deadline_at = placement.deadline_at.map(|at| deadline_after_revival(at, job.submitted_at, now));
     let params = params![placement.id.as_bytes(), now.micros(), deadline_at.map(Time::micros)];
     tx.execute(sql::control::REVIVE, params)?;
+    tx.count_moved(placement.lane, job.state, State::Ready);
     if let Some(at) = deadline_at {
         tx.set_timer(at, placement.id, DEADLINE)?;
     }

@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     Actor, CancelRequest, Error, NewWorker, Now, RenewRequest, Renewal,
-    columns::{ALIVE, DEAD},
+    columns::{self, ALIVE, DEAD},
 };
 
 pub(super) fn register(tx: &Tx<'_>, now: Now, worker: &NewWorker) -> Result<bool, Error> {
@@ -29,7 +29,8 @@ pub(super) fn renew(tx: &Tx<'_>, now: Now, request: &RenewRequest) -> Result<Ren
     for number in &request.solo_ended {
         tx.execute(sql::workers::END_SOLO, [request.worker.0, number.0])?;
     }
-    let params = params![request.worker.0, (now + request.lease).micros(), now.micros()];
+    let progress = request.progress.as_deref().map(columns::progress_text);
+    let params = params![request.worker.0, (now + request.lease).micros(), now.micros(), progress];
     let held =
         tx.query_one(sql::workers::RENEW, params, |row| Ok((row.get(0)?, row.get::<_, String>(1)?)))?;
     let Some((lapsed, claims)) = held else { return Ok(Renewal::Lost) };

@@ -20,6 +20,7 @@ mod commit;
 mod conn;
 mod consequences;
 mod control;
+mod counts;
 mod diagnose;
 mod errors;
 mod fork;
@@ -44,6 +45,7 @@ mod stage_update;
 mod step;
 mod submit;
 mod timers;
+mod tokens;
 mod transact;
 mod tx;
 mod unique;
@@ -276,6 +278,10 @@ impl Backend for Sqlite {
     /// One: a file has one writer at a time.
     fn concurrent_commits(&self) -> usize {
         1
+    }
+
+    fn writes_in_turn(&self) -> bool {
+        true
     }
 
     fn liveness_dir(&self) -> Option<PathBuf> {

@@ -1,37 +1,83 @@
-//! How many jobs have left each claim.
+//! What this handle remembers of open claims, so that commits need not look it up: how many jobs have left each, and the lanes of its jobs.
 //!
 //! A settled claim is deleted if as many jobs have left it as it took. Otherwise, and for claims of other handles,
 //! each of its jobs is looked up.
 
-use std::{collections::HashMap, sync::Mutex};
+use std::{
+    collections::HashMap,
+    sync::{Mutex, MutexGuard},
+};
 
-use windlass_model::{ClaimNo, WorkerId};
+use windlass_model::{ClaimNo, JobId, WorkerId};
 
-/// For how many claims jobs are counted: more than a worker has open. Beyond, jobs are looked up.
+/// How many claims are remembered: more than a worker has open. Beyond, jobs are looked up.
 const MAX_CLAIMS: usize = 10_000;
 
-/// How many jobs have left each claim by commits of this handle.
+/// A claim: who made it, and its number.
+pub(super) type ClaimKey = (WorkerId, ClaimNo);
+
+/// The open claims of this handle.
 #[derive(Default)]
 pub(super) struct OpenClaims {
-    left: Mutex<HashMap<(WorkerId, ClaimNo), usize>>,
+    claims: Mutex<HashMap<ClaimKey, OpenClaim>>,
 }
 
+#[derive(Default)]
+struct OpenClaim {
+    /// How many jobs have left it by commits of this handle.
+    left: usize,
+    /// Empty if another handle made it.
+    lanes: ClaimLanes,
+}
+
+/// The lanes of the jobs of a claim. No job changes its lane while it is claimed.
+pub(super) type ClaimLanes = HashMap<JobId, i32>;
+
 impl OpenClaims {
-    /// Adds what a committed transaction has counted.
-    pub(super) fn add_left(&self, left: Vec<((WorkerId, ClaimNo), usize)>) {
-        if left.is_empty() {
-            return;
-        }
-        let mut counts = self.left.lock().unwrap_or_else(|e| e.into_inner());
-        if counts.len() > MAX_CLAIMS {
-            counts.clear();
-        }
-        left.into_iter().for_each(|(claim, count)| *counts.entry(claim).or_default() += count);
+    fn claims(&self) -> MutexGuard<'_, HashMap<ClaimKey, OpenClaim>> {
+        self.claims.lock().unwrap_or_else(|e| e.into_inner())
     }
 
-    /// Returns how many jobs have left a claim that is settled, and stops counting for it.
+    /// Adds what a committed transaction has counted, and the claim that it made.
+    pub(super) fn add(&self, left: Vec<(ClaimKey, usize)>, made: Option<(ClaimKey, ClaimLanes)>) {
+        if left.is_empty() && made.is_none() {
+            return;
+        }
+        let mut claims = self.claims();
+        if claims.len() > MAX_CLAIMS {
+            claims.clear();
+        }
+        left.into_iter().for_each(|(claim, count)| claims.entry(claim).or_default().left += count);
+        if let Some((claim, lanes)) = made {
+            claims.entry(claim).or_default().lanes = lanes;
+        }
+    }
+
+    /// The lane of a job of a claim, if it is remembered.
+    pub(super) fn lane(&self, claim: ClaimKey, job: JobId) -> Option<i32> {
+        self.claims().get(&claim)?.lanes.get(&job).copied()
+    }
+
+    /// Returns how many jobs have left a claim that is settled, and forgets it.
     pub(super) fn settled(&self, worker: WorkerId, number: ClaimNo) -> usize {
-        let mut counts = self.left.lock().unwrap_or_else(|e| e.into_inner());
-        counts.remove(&(worker, number)).unwrap_or(0)
+        self.claims().remove(&(worker, number)).map_or(0, |claim| claim.left)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_lanes_of_a_claim_are_remembered_until_it_is_settled() {
+        let (one, other) = (JobId::from_parts(1, 1, 1), JobId::from_parts(1, 1, 2));
+        let claims = OpenClaims::default();
+        let claim = |number| (WorkerId(7), ClaimNo(number));
+        claims.add(Vec::new(), Some((claim(1), ClaimLanes::from([(one, 3), (other, 4)]))));
+        claims.add(vec![(claim(1), 1), (claim(2), 1)], None);
+        assert_eq!((claims.lane(claim(1), one), claims.lane(claim(1), other)), (Some(3), Some(4)));
+        assert_eq!(claims.lane(claim(2), one), None, "another handle made it");
+        assert_eq!(claims.settled(WorkerId(7), ClaimNo(1)), 1);
+        assert_eq!(claims.lane(claim(1), one), None);
     }
 }

@@ -141,9 +141,9 @@ impl Sqlite {
         };
         let result = run(&tx, verb);
         self.count(tx.statements.get());
-        let left = tx.left.take();
+        let (left, made_claim) = (tx.left.take(), tx.made_claim.take());
         if result.is_ok() {
-            self.shared.open_claims.add_left(left);
+            self.shared.open_claims.add(left, made_claim);
         }
         result
     }

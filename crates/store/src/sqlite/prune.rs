@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{
     Error, Now, Prune, Pruned,
-    columns::{self, CANCELLED, DONE, FAILED},
+    columns::{self, DONE},
 };
 
 /// An ended job that may be pruned.
@@ -18,6 +18,7 @@ struct Candidate {
     id: JobId,
     state: i16,
     finished_at: Time,
+    lane: i32,
     kind: i32,
     submitted_at: Time,
     /// Whether its parent exists and is not done, and so may read it, now or when it is retried.
@@ -53,11 +54,7 @@ fn prune_batch(
     kind: Option<i32>,
     limit: usize,
 ) -> Result<Pruned, Error> {
-    let state = match prune.state {
-        State::Failed => FAILED,
-        State::Cancelled => CANCELLED,
-        _ => DONE,
-    };
+    let state = columns::state_number(prune.state);
     let candidates = read_candidates(tx, state, prune.after, limit)?;
     let mut pruned = Pruned::default();
     if candidates.len() == limit {
@@ -72,7 +69,7 @@ fn prune_batch(
         if candidate.is_needed || holds_name(tx, now, prune.state, &candidate)? {
             pruned.kept += 1;
         } else {
-            delete(tx, &candidate)?;
+            delete(tx, prune.state, &candidate)?;
             pruned.jobs += 1;
         }
     }
@@ -108,6 +105,7 @@ fn read_candidates(
             tags: decoder.tags(row.get::<_, Option<String>>(7)?.as_deref()),
             is_external: row.get::<_, Option<i16>>(8)?.is_some(),
             has_branches: row.get::<_, Option<bool>>(9)?.is_some(),
+            lane: row.get(10)?,
         })
     })
 }
@@ -122,7 +120,7 @@ fn holds_name(tx: &Tx<'_>, now: Time, state: State, candidate: &Candidate) -> Re
     }
 }
 
-fn delete(tx: &Tx<'_>, candidate: &Candidate) -> Result<(), Error> {
+fn delete(tx: &Tx<'_>, state: State, candidate: &Candidate) -> Result<(), Error> {
     let id = candidate.id.as_bytes();
     if let Some(unique) = &candidate.unique {
         tx.execute(sql::unique::RELEASE, params![candidate.kind, unique.key, id])?;
@@ -136,6 +134,7 @@ fn delete(tx: &Tx<'_>, candidate: &Candidate) -> Result<(), Error> {
     if candidate.has_branches {
         tx.execute(sql::prune::BRANCHES, [id])?;
     }
+    tx.count_deleted(candidate.lane, state);
     for sql in [
         sql::prune::ATTEMPTS,
         sql::prune::SIGNALS,

@@ -2,7 +2,7 @@
 
 use rusqlite::params;
 use windlass_model::{
-    Epoch, JobId, Reason, Time, Unwind, WorkerId,
+    Epoch, JobId, Reason, State, Time, Unwind, WorkerId,
     crash::{AfterDeath, after_death, lost},
 };
 
@@ -89,13 +89,14 @@ fn return_job(
         }
         AfterDeath::Poison { .. } if must_unwind => {
             let unwind = Unwind { reason: Some(Reason::Poison), failure: death };
-            tx.unwind(now, &placement, &unwind, Some(&failure))?;
+            tx.unwind(now, &placement, State::Running, &unwind, Some(&failure))?;
             reaped.poisoned += 1;
         }
         AfterDeath::Poison { worker_deaths, solo_crashes } => {
             let reason = columns::reason_number(Reason::Poison);
             let params = params![id.as_bytes(), worker_deaths, solo_crashes, failure, reason, now.micros()];
             tx.execute(sql::reap::POISON, params)?;
+            tx.count_moved(placement.lane, State::Running, State::Failed);
             tx.after_end(now, &placement)?;
             reaped.poisoned += 1;
         }

@@ -59,6 +59,8 @@ fn update_stage(
     let params =
         params![placement.id.as_bytes(), lane, stage.name, stage.codec, stage.inline, stage.is_external];
     tx.execute(sql::control::UPDATE_STAGE, params)?;
+    tx.count_deleted(placement.lane, state);
+    tx.count_added(lane, state);
     write_data(tx, placement.id, &update.data)?;
     if in_ready {
         tx.make_ready(&Placement { lane, ..placement })?;

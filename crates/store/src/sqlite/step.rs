@@ -1,7 +1,7 @@
 //! The statements that write a change: a guarded update of the job, then what its step adds.
 
 use rusqlite::params;
-use windlass_model::{Change, Failure, Outcome, Payload, Time, Wait};
+use windlass_model::{Change, Failure, Outcome, Payload, State, Time, Wait};
 
 use super::{
     journal,
@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{
     Error,
-    columns::{self, CANCELLED, DEADLINE, FAILED, WAKE},
+    columns::{self, DEADLINE, WAKE},
 };
 
 /// Writes a change if epoch and revision match. Writes nothing if something depends on the job, unless the caller
@@ -24,9 +24,9 @@ pub(super) fn write(tx: &Tx<'_>, now: Time, change: &Change, is_cleared: bool) -
         Outcome::Done(output) => done(tx, now, change, output, is_cleared),
         Outcome::Failed { reason, failure } => {
             let reason = Some(columns::reason_number(*reason));
-            failed(tx, now, change, FAILED, reason, failure, is_cleared)
+            failed(tx, now, change, State::Failed, reason, failure, is_cleared)
         }
-        Outcome::Cancelled(failure) => failed(tx, now, change, CANCELLED, None, failure, is_cleared),
+        Outcome::Cancelled(failure) => failed(tx, now, change, State::Cancelled, None, failure, is_cleared),
         Outcome::Retry { after, retry_counts, failure } => {
             retry(tx, now, change, now + *after, retry_counts, failure.as_ref())
         }
@@ -129,14 +129,14 @@ fn done(tx: &Tx<'_>, now: Time, change: &Change, output: &Payload, is_cleared: b
         let params = params![change.job.as_bytes(), OUTPUT, output.bytes];
         tx.execute(sql::submit::ADD_PAYLOAD, params)?;
     }
-    finish_end(tx, now, change, applied)
+    finish_end(tx, now, change, applied, State::Done)
 }
 
 fn failed(
     tx: &Tx<'_>,
     now: Time,
     change: &Change,
-    state: i16,
+    state: State,
     reason: Option<i16>,
     failure: &Failure,
     is_cleared: bool,
@@ -155,7 +155,7 @@ fn failed(
         is_cleared,
         change.branch_member.is_some(),
         now.micros(),
-        state,
+        columns::state_number(state),
         reason,
         text,
         change.outcome.counts_as_attempt(),
@@ -164,7 +164,7 @@ fn failed(
     if applied {
         add_attempt(tx, now, change, &text)?;
     }
-    finish_end(tx, now, change, applied)
+    finish_end(tx, now, change, applied, state)
 }
 
 fn retry(
@@ -204,6 +204,7 @@ fn retry(
         return Ok(true);
     }
     tx.set_timer(due_at, change.job, WAKE)?;
+    tx.count_moved(placement.lane, State::Running, State::Scheduled);
     if keeps_slot != Some(true) {
         tx.leave_serial_key(&placement)?;
     }
@@ -223,11 +224,13 @@ fn add_attempt(tx: &Tx<'_>, now: Time, change: &Change, failure: &str) -> Result
     Ok(())
 }
 
-/// Deletes the deadline of a job that has ended, and writes what its last step adds.
-fn finish_end(tx: &Tx<'_>, now: Time, change: &Change, applied: bool) -> Result<bool, Error> {
+/// Counts a job that has ended, deletes its deadline, and writes what its last step adds, if the change was applied.
+fn finish_end(tx: &Tx<'_>, now: Time, change: &Change, applied: bool, state: State) -> Result<bool, Error> {
     if !applied {
         return Ok(false);
     }
+    let lane = tx.lane_of_claimed((change.worker, change.claim), change.job)?;
+    tx.count_moved(lane, State::Running, state);
     if let Some(at) = change.deadline_at {
         tx.delete_timer(at, change.job, DEADLINE)?;
     }

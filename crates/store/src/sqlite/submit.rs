@@ -3,12 +3,13 @@
 use std::collections::{HashMap, HashSet};
 
 use rusqlite::{CachedStatement, params};
-use windlass_model::{Epoch, JobId, NewJob, Rev, SubmitOutcome, Time, rank::rank};
+use windlass_model::{Epoch, JobId, NewJob, Rev, State, SubmitOutcome, Time, rank::rank};
 
 use super::{
     Sqlite,
     claim::read_claim,
     lease,
+    open_claims::ClaimLanes,
     rate::{self, Buckets},
     serial::Placement,
     signal, sql,
@@ -61,6 +62,7 @@ pub(super) fn insert_jobs(
     let serial_keys = intern_serial_keys(tx, jobs)?;
     let mut inserted = Vec::with_capacity(jobs.len());
     let mut claimed_now = Vec::new();
+    let mut claimed_lanes = ClaimLanes::new();
     let mut decided: HashMap<usize, SubmitOutcome> = HashMap::new();
     {
         let mut statement = tx.prepare(sql::submit::INSERT)?;
@@ -102,8 +104,10 @@ pub(super) fn insert_jobs(
             }
             if row.due_at > now {
                 tx.set_timer(row.due_at, job.id, WAKE)?;
+                tx.count_moved(lane.id, State::Ready, State::Scheduled);
             } else if claimed {
                 claimed_now.push((job.id, Epoch(0)));
+                claimed_lanes.insert(job.id, lane.id);
             } else if special {
                 tx.enter(&row.placement(job))?;
             } else {
@@ -121,6 +125,7 @@ pub(super) fn insert_jobs(
             pack(&claimed_now)
         ];
         tx.execute(sql::claim::RECORD, params)?;
+        tx.note_made_claim((claim_on_submit.worker, claim_on_submit.number), claimed_lanes);
     }
     let claim_on_submit =
         jobs.iter().zip(&inserted).filter(|(_, inserted)| inserted.is_some()).map(|(job, _)| job);
@@ -218,6 +223,7 @@ impl NewRow<'_> {
         if new == 0 {
             return Ok(false);
         }
+        tx.count_added(self.lane.id, State::Ready);
         if is_external {
             let params = params![job.id.as_bytes(), INPUT, job.input.bytes];
             tx.execute(sql::submit::ADD_PAYLOAD, params)?;

@@ -1,7 +1,7 @@
 //! Firing due timers, and reading gates.
 
 use rusqlite::params;
-use windlass_model::{Failure, JobId, Reason, Time, Unwind};
+use windlass_model::{Failure, JobId, Reason, State, Time, Unwind};
 
 use super::{
     Sqlite, arrivals,
@@ -105,6 +105,7 @@ fn fire(tx: &Tx<'_>, now: Time, limit: usize) -> Result<TimerReport, Error> {
                 if placement.parked {
                     tx.end_wait(placement)?
                 } else {
+                    tx.count_moved(placement.lane, State::Scheduled, State::Ready);
                     tx.enter(placement)?
                 }
                 report.woken += 1;
@@ -126,11 +127,18 @@ fn fire(tx: &Tx<'_>, now: Time, limit: usize) -> Result<TimerReport, Error> {
 fn expire(tx: &Tx<'_>, now: Time, job: &JobRow, at: Time) -> Result<(), Error> {
     let (placement, failure) = (&job.placement, Failure::expired(at));
     if job.must_unwind {
-        return tx.unwind(now, placement, &Unwind { reason: Some(Reason::Expired), failure }, None);
+        return tx.unwind(
+            now,
+            placement,
+            job.state,
+            &Unwind { reason: Some(Reason::Expired), failure },
+            None,
+        );
     }
     let (reason, failure) = (columns::reason_number(Reason::Expired), columns::failure_text(&failure));
     let params = params![placement.id.as_bytes(), reason, failure, now.micros()];
     tx.execute(sql::timers::EXPIRE, params)?;
+    tx.count_moved(placement.lane, job.state, State::Failed);
     tx.remove_placement(placement)?;
     tx.after_end(now, &Placement { deadline_at: None, ..*placement })
 }

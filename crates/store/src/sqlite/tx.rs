@@ -7,16 +7,21 @@ use std::{
 };
 
 use rusqlite::{CachedStatement, Connection, params};
-use windlass_model::{ClaimNo, Epoch, JobId, Time, WorkerId};
+use windlass_model::{ClaimNo, Epoch, JobCounts, JobId, Time, WorkerId};
 
-use super::{Sqlite, branch::Counts, sql};
+use super::{
+    Sqlite,
+    branch::Counts,
+    open_claims::{ClaimKey, ClaimLanes},
+    sql,
+};
 use crate::{Error, Now};
 
 /// The numbers of the gates of timers and of cancel requests.
 pub(super) const TIMER_GATE_ID: i32 = 0;
 pub(super) const CANCEL_GATE_ID: i32 = -1;
 
-/// One transaction. Collects the gates to move, the serial keys whose slots to fill, and the counts of branches,
+/// One transaction. Collects the gates to move, the serial keys whose slots to fill, and the counts of branches and jobs,
 /// which [`Tx::finish`] writes.
 pub(super) struct Tx<'a> {
     pub(super) conn: &'a Connection,
@@ -27,19 +32,36 @@ pub(super) struct Tx<'a> {
     pub(super) unsettled: RefCell<BTreeSet<i64>>,
     /// Counts of branches that have changed.
     pub(super) counts: RefCell<Counts>,
+    /// How it moves jobs, per lane.
+    pub(super) job_counts: RefCell<Vec<(i32, JobCounts)>>,
     /// Claims that were looked up, and whether they are recorded.
     pub(super) claims: RefCell<BTreeMap<(WorkerId, ClaimNo), bool>>,
     /// The last of them.
     pub(super) last_claim: Cell<Option<((WorkerId, ClaimNo), bool)>>,
     /// How many jobs have left which claims.
-    pub(super) left: RefCell<Vec<((WorkerId, ClaimNo), usize)>>,
+    pub(super) left: RefCell<Vec<(ClaimKey, usize)>>,
+    /// The claim that it has made, and the lanes of its jobs.
+    pub(super) made_claim: RefCell<Option<(ClaimKey, ClaimLanes)>>,
 }
 
 impl<'a> Tx<'a> {
     pub(super) fn new(conn: &'a Connection, store: &'a Sqlite) -> Tx<'a> {
         let (gates, unsettled, counts) = (RefCell::default(), RefCell::default(), RefCell::default());
         let (claims, last_claim, left) = (RefCell::default(), Cell::default(), RefCell::default());
-        Tx { conn, store, statements: Cell::default(), gates, unsettled, counts, claims, last_claim, left }
+        let (statements, job_counts, made_claim) = (Cell::default(), RefCell::default(), RefCell::default());
+        Tx {
+            conn,
+            store,
+            statements,
+            gates,
+            unsettled,
+            counts,
+            job_counts,
+            claims,
+            last_claim,
+            left,
+            made_claim,
+        }
     }
 
     /// The time of the verb.
@@ -114,10 +136,11 @@ impl<'a> Tx<'a> {
         Ok(self.execute(sql::timers::REMOVE, params)? == 1)
     }
 
-    /// The end of every verb: fills free serial slots, writes the counts of branches, then moves the gates.
+    /// The end of every verb: fills free serial slots, writes the counts of branches and jobs, then moves the gates.
     pub(super) fn finish(&self) -> Result<(), Error> {
         self.fill_serial_slots()?;
         self.settle_counts()?;
+        self.write_job_counts()?;
         for queue in self.gates.take() {
             let params = params![queue, self.store.shared.gate_writer, fastrand::i64(1..1 << 40)];
             self.execute(sql::gates::BUMP, params)?;

@@ -2,7 +2,7 @@
 //! for its end are notified.
 
 use rusqlite::params;
-use windlass_model::{JobId, Time, Unwind};
+use windlass_model::{JobId, State, Time, Unwind};
 
 use super::{serial::Placement, signal, sql, tx::Tx, wait::ChildrenOf};
 use crate::{
@@ -24,12 +24,13 @@ impl Tx<'_> {
         if placement.in_branch { self.branch_job_ended(now, placement.id) } else { Ok(()) }
     }
 
-    /// Starts to unwind a job instead of ending it: it is ready, and nothing holds it or ends it. `failure` replaces
-    /// its last error, if given.
+    /// Starts to unwind a job, which is in state `from`, instead of ending it: it is ready, and nothing holds it or ends it.
+    /// `failure` replaces its last error, if given.
     pub(super) fn unwind(
         &self,
         now: Time,
         placement: &Placement,
+        from: State,
         unwind: &Unwind,
         failure: Option<&str>,
     ) -> Result<(), Error> {
@@ -37,6 +38,7 @@ impl Tx<'_> {
         self.clear_holds_and_slot(placement)?;
         let params = params![placement.id.as_bytes(), columns::unwind_text(unwind), now.micros(), failure];
         self.execute(sql::control::START_UNWIND, params)?;
+        self.count_moved(placement.lane, from, State::Ready);
         self.enter(&Placement { due_at: now, suspect: false, hold: None, parked: false, ..*placement })
     }
 

@@ -4,7 +4,7 @@
 //! wakes it in the same transaction.
 
 use rusqlite::params;
-use windlass_model::{JobId, NewJob, Rev, Time, Wait, WaitCondition};
+use windlass_model::{JobId, NewJob, Rev, State, Time, Wait, WaitCondition};
 
 use super::{
     Sqlite,
@@ -64,6 +64,7 @@ impl Tx<'_> {
         keeps_slot: bool,
         pending_children: i64,
     ) -> Result<(), Error> {
+        self.count_moved(placement.lane, State::Running, State::Waiting);
         if wait.timeout.is_some() {
             self.set_timer(placement.due_at, placement.id, WAKE)?;
         }
@@ -99,6 +100,7 @@ impl Tx<'_> {
     pub(super) fn end_wait(&self, placement: &Placement) -> Result<(), Error> {
         let params = params![placement.id.as_bytes(), placement.due_at.micros()];
         self.execute(sql::waits::WAKE, params)?;
+        self.count_moved(placement.lane, State::Waiting, State::Ready);
         self.enter(&Placement { parked: false, ..*placement })
     }
 

@@ -41,13 +41,17 @@ pub(crate) trait Statements: Send + Sync {
 
 /// A transaction on the store's database, for statements on tables of your own.
 ///
-/// ```ignore
-/// flow.transaction("book", async |tx| {
-///     tx.execute("insert into bookings (id, guest) values ($1, $2)", (id, &guest)).await?;
-///     let row = tx.query_one("select count(*) as total from bookings", ()).await?;
-///     row.get::<i64>("total")
-/// }).await?;
 /// ```
+/// # use windlass_model::Failure;
+/// # use windlass_store::Tx;
+/// async fn book(tx: &Tx, id: i64, guest: &str) -> Result<i64, Failure> {
+///     tx.execute("insert into bookings (id, guest) values ($1, $2)", (id, guest)).await?;
+///     let row = tx.query_one("select count(*) as total from bookings", ()).await?;
+///     row.get("total")
+/// }
+/// ```
+///
+/// A workflow makes one: `flow.transaction("book", async |tx| book(&tx, id, &guest).await)`.
 ///
 /// Placeholders are `$1`, `$2`, … on every database. It is committed or rolled back when the closure returns; after a statement
 /// has failed it is always rolled back. It cannot be kept: if it still exists then, because a task that the closure has spawned

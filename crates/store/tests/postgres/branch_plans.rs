@@ -22,6 +22,9 @@ const BRANCHES: &str = "
     insert into branch_counts (job, branch, writer, started, done, failed, cancelled)
     select '00000000-0000-7000-8000-000000000000', n, writer, 1, 1, 0, 0
     from generate_series(1, 100) n, generate_series(0, 63) writer;
+    insert into job_counts (lane, writer, live, scheduled, waiting, done, failed, cancelled)
+    select lane, writer, 1, 0, 0, 0, 0, 0 from generate_series(1, 100) lane, generate_series(0, 63) writer
+    on conflict do nothing;
     insert into claims (worker, number, claimed_at, solo, jobs, epochs)
     select 7, 1, 0, false, array_agg(id), array_agg(0) from (select id from jobs where parent is not null limit 100) j";
 
@@ -40,7 +43,7 @@ async fn statements_about_branches_read_only_their_batch() {
             statement("submit.insert_branch_children"),
             format!(
                 "null, 9000, {}, {one}, {one}, {zero}, {null}, {zero}, {null}, {x}, {zero}, {x}, {null}, {null}, {null}, \
-                 {null}, '{{}}', '{{}}', {firsts}, {one}, {zero}, {x}, {null}, true, 1, 1, true",
+                 {null}, '{{}}', '{{}}', {firsts}, {one}, {zero}, {x}, {null}, true, 1, 1, true, 1",
                 hundred(30_000)
             ),
         ),
@@ -61,7 +64,12 @@ async fn statements_about_branches_read_only_their_batch() {
         (statement("control.lock_jobs"), hundred(4_000)),
         (statement("timers.lock_jobs"), hundred(4_000)),
         (statement("reap.lock_jobs"), hundred(4_000)),
-        (statement("control.cancel"), format!("{}, {x}, 9000", hundred(4_000))),
+        (statement("control.cancel"), format!("{}, {x}, 9000, 1", hundred(4_000))),
+        (statement("timers.expire"), format!("{}, {x}, 1::int2, 9000, 1", hundred(6_000))),
+        (
+            statement("counts.add_differences"),
+            format!("1, {numbers}, {one}, {one}, {one}, {one}, {one}, {one}"),
+        ),
         (statement("poll.next"), "null".into()),
         (statement("poll.take_due"), "9100, 100, 99999".into()),
         (statement("poll.count_children"), format!("{first}, 1, {first}, 100")),
@@ -77,7 +85,7 @@ async fn statements_about_branches_read_only_their_batch() {
         (
             statement("prune.jobs"),
             format!(
-                "{0}, 1, '{{}}', '{{}}', '{{}}', 9000, {0}, array_fill('red'::text, array[100])",
+                "{0}, 1, '{{}}', '{{}}', '{{}}', 9000, {0}, array_fill('red'::text, array[100]), 1",
                 hundred(15_000)
             ),
         ),

@@ -36,7 +36,7 @@ async fn a_claim_reads_only_its_batch_of_a_million_jobs() {
     Postgres::migrate(&options, None).await.expect("migrated");
     let client = Postgres::client(&options).await.expect("connected");
     // The planner knows the tables as empty before they are filled.
-    client.batch_execute("vacuum analyze").await.expect("analysed");
+    vacuum(&client).await;
     client.batch_execute(MILLION_JOBS).await.expect("filled");
     // The first claim of an idle lane has just been prepared, and is planned with the server's defaults.
     client
@@ -50,7 +50,17 @@ async fn a_claim_reads_only_its_batch_of_a_million_jobs() {
     assert_claims_read_only_their_batch(&client, "idle_analysed", 2).await;
     let client = Postgres::client(&options).await.expect("connected");
     assert_claims_read_only_their_batch(&client, "busy", 3).await;
+    assert_a_claim_of_one_job_reads_only_that(&client).await;
     assert_backlog_reads_up_to_its_cap(&client).await;
+}
+
+/// Vacuums and analyses the store's own tables. Those of other tests in the same database are left alone: two vacuums of one table wait
+/// for each other, and both for its truncation.
+async fn vacuum(client: &tokio_postgres::Client) {
+    let sql =
+        "select string_agg(format('%I', tablename), ', ') from pg_tables where schemaname = current_schema()";
+    let tables: String = client.query_one(sql, &[]).await.expect("read").get(0);
+    client.batch_execute(&format!("vacuum analyze {tables}")).await.expect("vacuumed");
 }
 
 /// Makes the planner take large tables for empty, as if vacuum had run while they were filled.
@@ -116,6 +126,33 @@ async fn assert_claims_read_only_their_batch(client: &tokio_postgres::Client, ho
                 + plan["Shared Read Blocks"].as_u64().unwrap_or(0);
             assert!(pages < 2_500, "{name}: a claim of 100 read {pages} pages");
         }
+    }
+}
+
+async fn assert_a_claim_of_one_job_reads_only_that(client: &tokio_postgres::Client) {
+    let sql = statement("claim.one_job").1;
+    let types = "int8, int8, int8, int4[], int4[], int8, int8[], bool, int8[], int4, bool, uuid, int8";
+    client.batch_execute(&format!("prepare one_job ({types}) as {sql}")).await.expect("prepared");
+    for (number, job) in [(901, 150_001), (902, 150_002)] {
+        let call = format!(
+            "one_job (null, 7, {number}, '{{1}}', '{{-1}}', 1, '{{}}', false, '{{-9223372036854775808}}', 1, false, \
+             '00000000-0000-7000-8000-{job:012x}', 60000000)"
+        );
+        let explain = format!("explain (analyze, format json) execute {call}");
+        let plan: serde_json::Value = client.query_one(&explain, &[]).await.expect("explained").get(0);
+        let mut all = Vec::new();
+        nodes(&plan[0]["Plan"], &mut all);
+        for node in all.iter().filter(|node| node["Relation Name"].is_string()) {
+            let rows =
+                node["Actual Rows"].as_f64().unwrap_or(0.0) * node["Actual Loops"].as_f64().unwrap_or(0.0);
+            let read = rows + node["Rows Removed by Filter"].as_f64().unwrap_or(0.0);
+            assert!(node["Node Type"] != "Seq Scan" && read <= 10.0, "reads {read} rows: {node:#}");
+        }
+        let walked: BTreeSet<&str> = all.iter().filter_map(|node| node["Index Name"].as_str()).collect();
+        assert!(["ready_pkey", "jobs_pkey"].iter().all(|key| walked.contains(key)), "{walked:?}");
+        let sql = "select count(*) from claims where number = $1";
+        let claimed: i64 = client.query_one(sql, &[&i64::from(number)]).await.expect("counted").get(0);
+        assert_eq!(claimed, 1, "the job was ready");
     }
 }
 
@@ -203,7 +240,7 @@ async fn steps_waits_and_signals_read_only_their_batch() {
         ),
         (
             statement("commit.done_journal"),
-            format!("{}, {}, {zero}, {}", change(11_700), entries(11_700), times("x")),
+            format!("{}, {}, {zero}, {}, 1", change(11_700), entries(11_700), times("x")),
         ),
         (statement("journal.clear"), which(0)),
         (statement("journal.forget_entries"), format!("{}, {one}", which(100))),
@@ -226,7 +263,7 @@ async fn steps_waits_and_signals_read_only_their_batch() {
             statement("reap.add_lost_attempts"),
             format!("null, {}, {zero}, {seven}, {zero}, {}", hundred(12_500), times("x")),
         ),
-        (statement("control.start_unwind"), format!("{}, {}, 9000", hundred(16_000), times("x"))),
+        (statement("control.start_unwind"), format!("{}, {}, 9000, 1", hundred(16_000), times("x"))),
         (
             statement("commit.next_single"),
             format!(
@@ -236,16 +273,16 @@ async fn steps_waits_and_signals_read_only_their_batch() {
         ),
         (
             statement("waits.park"),
-            format!("{}, {}, {step}, {not}, {waits}, 9000, 1, 1", change(12_000), entries(12_000)),
+            format!("{}, {}, {step}, {not}, {waits}, 9000, 1, 1, 1", change(12_000), entries(12_000)),
         ),
         (
             statement("commit.end_with_step"),
-            format!("{}, {}, {step}, {ended}", change(13_000), entries(13_000)),
+            format!("{}, {}, {step}, {ended}, 1", change(13_000), entries(13_000)),
         ),
         (
             statement("commit.retry"),
             format!(
-                "{}, {none}, {ran}, {saved}, {consumed}, {not}, {one}, {null}, {null}, 9000, 1, 1",
+                "{}, {none}, {ran}, {saved}, {consumed}, {not}, {one}, {null}, {null}, 9000, 1, 1, 1",
                 change(14_000)
             ),
         ),
@@ -254,7 +291,7 @@ async fn steps_waits_and_signals_read_only_their_batch() {
             format!("null, {parked}, {}, {}, {zero}, {}, 1000", times("go"), times("9"), times("x")),
         ),
         (statement("commit.lock_jobs"), parked.clone()),
-        (statement("waits.wake"), format!("null, {parked}, 1, 1")),
+        (statement("waits.wake"), format!("null, {parked}, 1, 1, 1")),
         (statement("claim.inbox"), format!("{parked}, {}, {}", times("f"), times("go"))),
         (statement("commit.count_child_ends"), format!("null, {children}, -1, '{{}}'")),
         (statement("serial.enter"), format!("{children}, 1, 1")),
@@ -272,7 +309,7 @@ async fn steps_waits_and_signals_read_only_their_batch() {
         (
             statement("prune.jobs"),
             format!(
-                "{children}, 0, '{{}}', '{{}}', '{{}}', 9000, {children}, array_fill('red'::text, array[100])"
+                "{children}, 0, '{{}}', '{{}}', '{{}}', 9000, {children}, array_fill('red'::text, array[100]), 1"
             ),
         ),
         (statement("repair.met_waits"), String::new()),
@@ -287,7 +324,7 @@ async fn statements_without_settings_read_only_their_batch() {
     let options = super::fresh();
     Postgres::migrate(&options, None).await.expect("migrated");
     let client = Postgres::client(&options).await.expect("connected");
-    client.batch_execute("vacuum analyze").await.expect("analysed");
+    vacuum(&client).await;
     let jobs = "update claims set jobs = array(select id from jobs order by id limit 100), epochs = array_fill(0, array[100])
                  where worker = 7 and number <= 10";
     let gates = "insert into gates (queue, writer, version) select q, w, 1 from generate_series(0, 99) q, generate_series(0, 63) w";
@@ -305,7 +342,7 @@ async fn statements_without_settings_read_only_their_batch() {
         ("entry", statement("commit.next_entry").1, entry.clone()),
         ("further_entry", statement("commit.next_entry_further").1, entry),
         ("gate", statement("gates.versions").1, "'{0,1,2}'".into()),
-        ("renew", statement("workers.renew").1, "null, 7, 1000, '{1,2,3}', '{4}'".into()),
+        ("renew", statement("workers.renew").1, "null, 7, 1000, '{1,2,3}', '{4}', '[]'".into()),
     ];
     for how in ["unknown", "misjudged", "analysed"] {
         if how == "misjudged" {

@@ -64,6 +64,7 @@ async fn hot_statements_search_a_key_and_sort_nothing() {
         "arrivals.remove",
         "rate.read",
         "rate.charge",
+        "claim.ready_job",
         "claim.claimed_again",
         "claim.read_claim",
         "claim.remove",

@@ -105,10 +105,10 @@ async fn plain_jobs_take_no_statements_for_features_of_other_jobs() {
     let (one, hundred) = (plain_job_statements(1).await, plain_job_statements(100).await);
     assert_eq!(
         one,
-        [5, 9, 4],
-        "begin, insert, ready, gate, commit; begin to commit; begin, claim, update, commit"
+        [6, 9, 5],
+        "begin, insert, ready, counts, gate, commit; begin to commit; begin, claim, update, counts, commit"
     );
-    assert_eq!(hundred, [5, 9, 4 + 99], "the claim is read once");
+    assert_eq!(hundred, [6, 9, 5 + 99], "the claim is read once, and the counts are written once");
 }
 
 /// How many statements a commit of one change takes.
@@ -133,13 +133,13 @@ async fn a_step_of_a_machine_takes_few_statements() {
     );
     let job = after_step(&job);
     let park = with_step(change(me, &job, wait_for_signal("go", None)), step("Charge", "Ship", "2"));
-    assert_eq!(commit_statements(&store, park).await, 6, "the same and a read of the inbox");
+    assert_eq!(commit_statements(&store, park).await, 7, "the same, a read of the inbox and the counts");
     let before = store.statements();
     send(&store, 2, &[signal(id(1), "go", "1", "x")]).await;
     assert_eq!(
         store.statements() - before,
-        9,
-        "begin, recipient, delivery, insert, number, wake, ready, gate, commit"
+        10,
+        "begin, recipient, delivery, insert, number, wake, ready, counts, gate, commit"
     );
     let before = store.statements();
     let job = claim_one(&store, 2, me, 2).await;
@@ -176,7 +176,7 @@ async fn a_step_of_a_workflow_takes_as_many_statements_as_one_of_a_machine() {
     let job = after_step(&job);
     let parks =
         with_step(change(me, &job, wait_for_signal("go", None)), journal_writes(vec![entry(2, "wait", "3")]));
-    assert_eq!(commit_statements(&store, parks).await, 6, "the same and a read of the inbox");
+    assert_eq!(commit_statements(&store, parks).await, 7, "the same, a read of the inbox and the counts");
     let before = store.statements();
     assert_eq!(journal(&store, 2).await.len(), 3);
     assert_eq!(store.statements() - before, 1);
@@ -194,8 +194,8 @@ async fn the_end_of_a_child_is_signalled_in_few_statements() {
     let child = claim_one(&store, 1, me, 2).await;
     let sent = commit_statements(&store, change(me, &child, done("x"))).await;
     assert_eq!(
-        sent, 11,
-        "begin, claim, read, update, read the parent, insert, number, wake, ready, gate, commit"
+        sent, 12,
+        "begin, claim, read, update, read the parent, insert, number, wake, ready, counts, gate, commit"
     );
 }
 

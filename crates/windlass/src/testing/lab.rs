@@ -2,6 +2,7 @@
 
 use std::{
     marker::PhantomData,
+    ops::RangeInclusive,
     sync::{Arc, atomic::Ordering},
     time::Duration,
 };
@@ -11,33 +12,35 @@ use tokio::sync::Mutex;
 use windlass_env::{Env, VirtualClock};
 use windlass_model::{JobId, JournalEntry, State, Time};
 use windlass_runtime::{Config, Pool, Retention};
-use windlass_store::{Backlog, ReapRequest, Store};
+use windlass_store::{ReapRequest, Store};
 
 use super::{
     shared::{Crash, Lifetime, Shared},
-    store::{VirtualStore, expect_store, has_fired},
+    store::{VirtualStore, expect_store},
+    timeouts::note_waiting_jobs,
 };
 use crate::{Builder, Engine, Error, Filter, JobError, Kind, Signal};
 
 /// Registers the kinds under test with an engine.
 pub(super) type Setup = Arc<dyn Fn(Builder) -> Builder + Send + Sync>;
 
-/// How long a lab waits for the next commit, in real time, before it panics. Long enough for slow steps on a loaded machine.
-const STALL_LIMIT: Duration = Duration::from_secs(30);
 /// The lease of a lab's worker: it must not lapse when the clock is set forward.
 const YEAR: Duration = Duration::from_secs(365 * 86_400);
 
 /// An engine for tests, with a virtual clock.
 ///
-/// The clock does not move while jobs run, and is set forward when all of them wait. The worker has one slot, so that a
-/// scenario makes the same commits in every run. Methods panic if the store fails.
+/// The clock does not move while jobs run. When all of them wait, [`Lab::run`] sets it forward, but not past the timeout of a wait
+/// for a signal; [`Lab::run_past_timeouts`] and [`Lab::advance`] do that, and [`Lab::run_until_waiting`] does not move it. The worker
+/// has one slot, so that a scenario makes the same commits in every run. Methods panic if the store fails.
 pub struct Lab {
-    store: Arc<dyn Store>,
-    url: String,
-    shared: Arc<Shared>,
+    pub(super) store: Arc<dyn Store>,
+    pub(super) url: String,
+    pub(super) shared: Arc<Shared>,
     setup: Setup,
     engine: Mutex<Option<Engine>>,
     lifetime: Mutex<Arc<Lifetime>>,
+    /// The time at which it started.
+    started_at: Time,
 }
 
 /// A job in a lab.
@@ -77,7 +80,12 @@ impl Lab {
     /// Makes a lab on the store at `url`. No other worker may use that store.
     pub async fn on(url: &str, setup: impl Fn(Builder) -> Builder + Send + Sync + 'static) -> Lab {
         let store = expect_store(windlass_store::open(url, true).await, url);
-        Lab::with(url, store, Arc::new(setup), None).await
+        Lab::with(url, store, Arc::new(setup), Lab::start_time(), None).await
+    }
+
+    /// The time at which a lab starts: full seconds are easier to read in reports.
+    pub(super) fn start_time() -> Time {
+        Time(Env::real().now().micros() / 1_000_000 * 1_000_000)
     }
 
     /// The URL of the store.
@@ -85,10 +93,15 @@ impl Lab {
         &self.url
     }
 
-    pub(super) async fn with(url: &str, store: Arc<dyn Store>, setup: Setup, crash: Option<Crash>) -> Lab {
-        // Full seconds are easier to read in reports.
-        let now = Env::real().now().micros() / 1_000_000 * 1_000_000;
-        let shared = Arc::new(Shared::new(VirtualClock::new(Time(now)), crash));
+    pub(super) async fn with(
+        url: &str,
+        store: Arc<dyn Store>,
+        setup: Setup,
+        started_at: Time,
+        crash: Option<Crash>,
+    ) -> Lab {
+        let shared = Arc::new(Shared::new(VirtualClock::new(started_at), crash));
+        expect_store(note_waiting_jobs(&*store, &shared).await, url);
         let lab = Lab {
             store,
             url: url.to_owned(),
@@ -96,6 +109,7 @@ impl Lab {
             setup,
             engine: Mutex::new(None),
             lifetime: Mutex::default(),
+            started_at,
         };
         lab.restart().await;
         lab
@@ -120,7 +134,7 @@ impl Lab {
         self.restart().await;
     }
 
-    async fn restart(&self) {
+    pub(super) async fn restart(&self) {
         let mut engine = self.engine.lock().await;
         let dead = match &*engine {
             Some(engine) => engine.worker().await,
@@ -179,74 +193,6 @@ impl Lab {
         let _ = outcome.unwrap_or_else(|error| panic!("a cancel in the lab: {error}"));
     }
 
-    /// Runs until every job has ended or waits for something from outside. When all jobs wait, sets the clock forward to the
-    /// next timer or token of a rate limit.
-    pub async fn run(&self) {
-        self.work(None).await;
-    }
-
-    /// Runs until this much time of the lab has passed.
-    pub async fn advance(&self, span: Duration) {
-        let until = self.now() + span;
-        self.work(Some(until)).await;
-        self.shared.set(until);
-        self.work(Some(until)).await;
-    }
-
-    /// Waits while the worker runs, and sets the clock forward, at most to `until`, when all jobs wait.
-    async fn work(&self, until: Option<Time>) {
-        let real = Env::real();
-        let mut last = (None, real.instant());
-        loop {
-            if self.shared.is_dead.swap(false, Ordering::SeqCst) {
-                self.restart().await;
-            }
-            let changed = self.shared.changed.notified();
-            let calls = self.shared.calls().await;
-            let backlog = expect_store(self.store.inspect().backlog(1_000).await, &self.url);
-            let timers = expect_store(self.store.fire_timers(Some(self.now()), 1_000).await, &self.url);
-            if has_fired(&timers) {
-                self.shared.forget_empty_claims();
-            }
-            let running: u64 = backlog.iter().map(|queue| queue.running).sum();
-            let refills = self.refills(&backlog).await;
-            if let (0, false, Some(refills)) = (running, has_fired(&timers), refills) {
-                let next = timers.next_at.into_iter().chain(refills).min();
-                let next = next.filter(|at| until.is_none_or(|until| *at <= until));
-                // If the worker made a call meanwhile, the reads above are of different times.
-                if self.shared.set_if_unchanged(calls, next).await && next.is_none() {
-                    return;
-                }
-                continue;
-            }
-            if running == 0 {
-                self.engine().await.poke();
-            }
-            let progress = Some((self.shared.commits.load(Ordering::SeqCst), self.now()));
-            if last.0 != progress {
-                last = (progress, real.instant());
-            }
-            let progress = async {
-                tokio::select! {
-                    () = changed => {}
-                    () = self.shared.died.notified() => {}
-                }
-            };
-            if real.timeout_at(last.1 + STALL_LIMIT, progress).await.is_err() {
-                panic!("nothing was committed in the lab for {STALL_LIMIT:?}: {backlog:?}");
-            }
-        }
-    }
-
-    /// When rate limits have tokens for the ready jobs; `None` if some job waits for nothing.
-    async fn refills(&self, backlog: &[Backlog]) -> Option<Vec<Time>> {
-        let queues = expect_store(self.store.inspect().queues().await, &self.url);
-        // Jobs of a paused queue wait for someone outside.
-        let is_paused = |name: &str| queues.iter().any(|queue| queue.name == name && queue.paused.is_some());
-        let ready = backlog.iter().filter(|queue| queue.ready > 0 && !is_paused(&queue.queue));
-        ready.map(|queue| self.shared.refill_at(&queue.queue)).collect()
-    }
-
     /// The result of a job that has ended; [`JobError::Unfinished`] if it has not.
     pub async fn result<J: Kind<M>, M>(&self, job: LabJob<J>) -> Result<J::Output, JobError<J::Error>> {
         let engine = self.engine().await;
@@ -278,6 +224,11 @@ impl Lab {
     /// The number of changes that workers wanted to commit.
     pub fn commits(&self) -> usize {
         self.shared.commits.load(Ordering::SeqCst)
+    }
+
+    /// The times between which the ids of its jobs were made.
+    pub(super) fn times(&self) -> RangeInclusive<Time> {
+        self.started_at..=self.now()
     }
 
     /// Whether the planned crash has happened.

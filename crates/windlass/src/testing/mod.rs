@@ -1,7 +1,9 @@
-//! Test your jobs: an engine with a virtual clock, and crashes at every commit.
+//! Test your jobs: an engine with a virtual clock, crashes at every commit, and contexts for unit tests.
 //!
-//! A [`Lab`] is an engine for tests. `sleep(days(30))` takes no real time in it: when all jobs wait, the lab sets its clock
-//! forward to the next timer or to the next token of a rate limit.
+//! A [`Lab`] is an engine for tests. `sleep(days(30))` takes no real time in it: when all jobs wait, [`Lab::run`] sets its clock
+//! forward to the next timer or to the next token of a rate limit, but not past a timeout that a signal could still prevent.
+//!
+//! [`task_cx`], [`machine_cx`], [`step_cx`] and [`undo_cx`] build the contexts that your code takes, without an engine.
 //!
 //! [`crash_at_every_commit`] runs a scenario once for each of its commits and kills the worker there: before the commit
 //! reaches the store, and after. The outcome must be the same in every run.
@@ -36,10 +38,17 @@
 //! # }
 //! ```
 
+mod contexts;
 mod crash;
+mod cx_builder;
+mod ids;
 mod lab;
+mod run;
 mod shared;
 mod store;
+mod timeouts;
 
+pub use contexts::{CancelSwitch, machine_cx, step_cx, task_cx, undo_cx, values_set};
 pub use crash::{CrashReport, crash_at_every_commit, crash_at_every_commit_on};
+pub use cx_builder::CxBuilder;
 pub use lab::{Lab, LabJob};

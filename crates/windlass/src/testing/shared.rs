@@ -1,7 +1,7 @@
 //! What the handles of one store in a lab share: the clock, the planned crash, and what the lab waits for.
 
 use std::{
-    collections::HashMap,
+    collections::{BTreeSet, HashMap},
     sync::{
         Arc, Mutex, MutexGuard,
         atomic::{AtomicBool, AtomicUsize, Ordering},
@@ -10,7 +10,7 @@ use std::{
 
 use tokio::sync::{Notify, RwLock, RwLockReadGuard, watch};
 use windlass_env::VirtualClock;
-use windlass_model::Time;
+use windlass_model::{JobId, Time};
 use windlass_store::{ClaimBatch, ClaimRequest};
 
 /// Where a worker dies.
@@ -40,6 +40,8 @@ pub(super) struct Shared {
     /// Held for reading by calls and for writing while the clock is set: the clock does not move during a call.
     gate: RwLock<()>,
     empty_claims: Mutex<EmptyClaims>,
+    /// The jobs that were parked for signals that somebody sends. They may have continued since.
+    signal_waits: Mutex<BTreeSet<JobId>>,
 }
 
 /// The claims that found no job to take, by queue and by whether they were for a suspect.
@@ -72,6 +74,7 @@ impl Shared {
             calls: AtomicUsize::new(0),
             gate: RwLock::new(()),
             empty_claims: Mutex::default(),
+            signal_waits: Mutex::default(),
         }
     }
 
@@ -130,6 +133,21 @@ impl Shared {
             false => None,
         };
         ordinary.refill_at.into_iter().chain(solo).min()
+    }
+
+    /// Notes that a job may wait for signals that somebody sends.
+    pub(super) fn add_signal_wait(&self, job: JobId) {
+        lock(&self.signal_waits).insert(job);
+    }
+
+    /// Notes that a job does not wait for such signals.
+    pub(super) fn remove_signal_wait(&self, job: JobId) {
+        lock(&self.signal_waits).remove(&job);
+    }
+
+    /// The jobs that may wait for signals that somebody sends.
+    pub(super) fn signal_waits(&self) -> Vec<JobId> {
+        lock(&self.signal_waits).iter().copied().collect()
     }
 
     /// Notifies the lab that the worker has died.

@@ -3,7 +3,8 @@
 use std::{future::Future, sync::Arc, time::Duration};
 
 use windlass_model::{
-    Change, ClaimNo, CommitOutcome, JobClaim, JobId, NewJob, NewSignal, SubmitOutcome, Time, WorkerId,
+    Change, ClaimNo, CommitOutcome, JobClaim, JobId, NewJob, NewSignal, Outcome, SubmitOutcome, Time,
+    WorkerId,
 };
 use windlass_store::{
     Actor, AdminAction, AsyncWork, ClaimBatch, ClaimOnSubmit, ClaimRequest, ControlOutcome, Error, Fork, Fut,
@@ -11,7 +12,10 @@ use windlass_store::{
     SignalOutcome, StageUpdate, Store, TimerReport, Work, Wrapper,
 };
 
-use super::shared::{Lifetime, Shared};
+use super::{
+    shared::{Lifetime, Shared},
+    timeouts::waits_for_sent_signal,
+};
 
 /// Long enough that no lease lapses when the clock is set forward.
 const LEASE: Duration = Duration::from_secs(90 * 365 * 86_400);
@@ -100,6 +104,13 @@ impl Wrapper for VirtualStore {
     fn commit<'a>(&'a self, now: Now, changes: &'a [Change]) -> Fut<'a, Vec<CommitOutcome>> {
         Box::pin(async move {
             self.alive().await?;
+            for change in changes {
+                if let Outcome::Wait(wait) = &change.outcome
+                    && waits_for_sent_signal(&wait.condition)
+                {
+                    self.shared.add_signal_wait(change.job);
+                }
+            }
             if let Some(crash) = self.shared.next_crash(changes.len()) {
                 if crash.applied {
                     let _call = self.shared.begin_call().await;
@@ -196,6 +207,11 @@ impl Wrapper for VirtualStore {
     }
 
     /// None: a worker dies here without its process.
+    /// A worker that crashes in a commit keeps its turn for ever; submits of the scenario must not wait for it.
+    fn writes_in_turn(&self) -> bool {
+        false
+    }
+
     fn liveness_dir(&self) -> Option<std::path::PathBuf> {
         None
     }

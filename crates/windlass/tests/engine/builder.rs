@@ -145,7 +145,7 @@ async fn a_description_opens_nothing(on: On) {
     let builder = builder.queue("mail", Pool::slots(3)).queue("mail", Pool::slots(4)).url(&store.url);
     let kind = |version: i32| KindVersion { kind: "builder_echo".into(), version };
     assert_eq!(builder.kinds(), [kind(1), kind(2)]);
-    assert_eq!((builder.address(), builder.queues()), (&*store.url, &[("mail".into(), Pool::slots(4))][..]));
+    assert_eq!((builder.address(), builder.queues()), (&*store.url, vec![("mail".into(), Pool::slots(4))]));
     assert!(!exists(&store), "it is only described");
     let engine = builder.open().await.expect("opened");
     assert_eq!((engine.kinds(), engine.url()), (vec![kind(1), kind(2)], &*store.url));

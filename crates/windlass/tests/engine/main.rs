@@ -10,6 +10,7 @@ mod builder;
 mod cancel_requests;
 mod codec;
 mod common;
+mod contexts;
 mod control;
 mod data;
 mod errors;
@@ -17,6 +18,7 @@ mod faults;
 mod flow;
 mod handles;
 mod lab;
+mod lab_timeouts;
 mod layers;
 mod limits;
 mod lost_claims;
@@ -25,6 +27,7 @@ mod machines;
 mod many_processes;
 #[cfg(feature = "postgres")]
 mod outage;
+mod progress;
 mod read_outage;
 #[cfg(all(feature = "sqlite", feature = "postgres"))]
 mod released;

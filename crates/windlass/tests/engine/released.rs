@@ -73,7 +73,7 @@ impl Faults for FailedReleases {
 }
 
 async fn in_state(engine: &Engine, state: State) -> u64 {
-    let counts = engine.inspect().state_counts(u64::MAX).await.expect("counts");
+    let counts = engine.inspect().state_counts().await.expect("counts");
     counts.iter().filter(|count| count.state == state).map(|count| count.jobs).sum()
 }
 

@@ -137,7 +137,7 @@ async fn a_pause_and_a_serial_key_hold_it_back(on: On) {
         until("it is submitted", async || {
             engine
                 .inspect()
-                .state_counts(9)
+                .state_counts()
                 .await
                 .expect("read")
                 .iter()
@@ -201,7 +201,7 @@ async fn an_engine_that_cannot_run_it_says_so(on: On) {
     engine.start().await.expect("started");
     let error = engine.run(Unserved).await.expect_err("the kind is not served").to_string();
     assert!(error.contains("does not serve") && error.contains("submit the job"), "{error}");
-    assert!(engine.inspect().state_counts(9).await.expect("read").is_empty(), "nothing was submitted");
+    assert!(engine.inspect().state_counts().await.expect("read").is_empty(), "nothing was submitted");
     let stops = Work { fails: 9, ..work(&format!("fails {}", store.url)) };
     match engine.run(stops).await {
         Err(RunError::Job(JobError::Failed { failure, .. })) => assert_eq!(failure.message, "not yet"),
@@ -217,12 +217,17 @@ async fn a_failed_job_is_retried_here(on: On) {
     let job = engine.submit(flaky).queue("unserved");
     let id = engine.new_id();
     assert!(job.id(id).run().await.is_err(), "three attempts fail");
-    assert_eq!(engine.retry_here::<u32>(id, "ada").await.expect("the fourth does not"), 1);
+    assert_eq!(engine.retry_here::<u32>(id, &engine.control("ada")).await.expect("the fourth does not"), 1);
     let audit = engine.inspect().audit(&AuditFilter::default()).await.expect("read");
     assert!(audit.iter().any(|entry| entry.author == "ada"), "{audit:?}");
-    let error = engine.retry_here::<u32>(id, "ada").await.expect_err("it is done").to_string();
+    let error =
+        engine.retry_here::<u32>(id, &engine.control("ada")).await.expect_err("it is done").to_string();
     assert!(error.contains("cannot be retried"), "{error}");
-    let error = engine.retry_here::<u32>(engine.new_id(), "ada").await.expect_err("no such job").to_string();
+    let error = engine
+        .retry_here::<u32>(engine.new_id(), &engine.control("ada"))
+        .await
+        .expect_err("no such job")
+        .to_string();
     assert!(error.contains("does not exist"), "{error}");
     engine.stop().await;
 }

@@ -75,7 +75,7 @@ async fn a_workflow_receives_a_signal_by_its_type_whenever_the_worker_dies(on: O
                 lab.send(job, approve("ada")).await;
                 lab.advance(hours(1)).await;
                 lab.send(job, approve("bob")).await;
-                lab.run().await;
+                lab.run_past_timeouts().await;
                 lab.result(job).await.map_err(|error| error.to_string())
             },
         )
@@ -92,7 +92,7 @@ async fn a_machine_receives_a_signal_by_its_type(on: On) {
     assert_eq!(lab.state(approved).await, State::Waiting);
     lab.send(approved, approve("ada")).await;
     let ignored = lab.submit(Waits::Begin).await;
-    lab.run().await;
+    lab.run_past_timeouts().await;
     assert_eq!(lab.result(approved).await.expect("done").as_deref(), Some("ada"));
     assert_eq!(lab.result(ignored).await.expect("done"), None, "it timed out");
 }
@@ -131,7 +131,7 @@ async fn a_typed_signal_is_one_of_its_name(on: On) {
         engine.signal(id, "approve", 7).await.expect("sent");
         engine.signal(id, "approve", serde_json::json!({"by": "ada"})).await.expect("sent");
     }
-    lab.run().await;
+    lab.run_past_timeouts().await;
     assert_eq!(lab.result(flow).await.expect("done"), ["ada"]);
     assert_eq!(lab.result(machine).await.expect("done").as_deref(), Some("ada"));
     let inbox = lab.engine().await.inspect().inbox(flow.id(), 9).await.expect("inbox");

@@ -75,9 +75,13 @@ impl Merged {
         Failure::stop(text).class(class::MISSING)
     }
 
-    pub(crate) fn results<T: DeserializeOwned>(&self, services: &Arc<Services>) -> Results<T> {
-        let pages = Pages::new(Arc::clone(services), self.clone(), ReadPosition::default());
-        Results { pages, ready: VecDeque::new(), result: PhantomData }
+    /// The results, read through `services`; without them, every read returns the error.
+    pub(crate) fn results<T: DeserializeOwned>(
+        &self,
+        services: Result<&Arc<Services>, Failure>,
+    ) -> Results<T> {
+        let pages = |services| Pages::new(Arc::clone(services), self.clone(), ReadPosition::default());
+        Results { pages: services.map(pages), ready: VecDeque::new(), result: PhantomData }
     }
 }
 
@@ -124,7 +128,8 @@ pub struct ChildOf<T> {
 
 /// The results of the children of merged branches, read from the store a page at a time.
 pub struct Results<T> {
-    pages: Pages,
+    /// The error of a context that has no store.
+    pages: Result<Pages, Failure>,
     ready: VecDeque<ChildOf<T>>,
     result: PhantomData<fn() -> T>,
 }
@@ -134,14 +139,15 @@ impl<T: DeserializeOwned> Results<T> {
     /// skipped. If fewer children are found than the merge counted as done, because their rows are gone, the last call returns
     /// an error of the class `missing`.
     pub async fn next(&mut self) -> Result<Option<ChildOf<T>>, Failure> {
+        let pages = self.pages.as_mut().map_err(|failure| failure.clone())?;
         loop {
             if let Some(child) = self.ready.pop_front() {
                 return Ok(Some(child));
             }
-            let Some(rows) = self.pages.read_page().await? else { return Ok(None) };
+            let Some(rows) = pages.read_page().await? else { return Ok(None) };
             for row in rows {
-                let children = children::<T>(row, &self.pages.services.codecs)?;
-                self.pages.read.done += children.iter().filter(|child| is_done(child)).count() as u64;
+                let children = children::<T>(row, &pages.services.codecs)?;
+                pages.read.done += children.iter().filter(|child| is_done(child)).count() as u64;
                 self.ready.extend(children);
             }
         }

@@ -19,6 +19,7 @@ use windlass_store::Branch;
 
 use super::{MachineCx, Services};
 use crate::{
+    attempt_source::LiveAttempt,
     branch::{
         Chunk, IntoChild, MergeRecord, MergeVerdict, Merged, Plan, Results, Source, items_of,
         missing_children, unsuccessful_children, wait_for_room,
@@ -48,7 +49,8 @@ impl MachineCx {
 
     /// Returns the result of the merge that the step before requested.
     pub async fn merged(&self, name: &str) -> Result<Merged, Failure> {
-        let branches = branches(&self.services, &self.attempt).await?;
+        let live = self.source.require_live("merged")?;
+        let branches = branches(live).await?;
         let branch = branches.iter().rev().find(|branch| branch.name == name && branch.merged);
         let record = branch.and_then(|branch| MergeRecord::read(branch.merge_record.as_deref()));
         let Some((branch, record)) = branch.zip(record) else {
@@ -71,7 +73,7 @@ impl MachineCx {
 
     /// Returns how the children of merged branches ended, read from the store a page at a time.
     pub fn results<T: DeserializeOwned>(&self, merged: &Merged) -> Results<T> {
-        merged.results(&self.services)
+        merged.results(self.source.require_live("results").map(|live| &live.services))
     }
 }
 
@@ -121,17 +123,18 @@ impl MachineBranch<'_> {
     /// Opens the branch, spawns its children and seals it.
     pub async fn open(self) -> Result<(), Failure> {
         let MachineBranch { cx, plan } = self;
+        let live = cx.source.require_live("branch")?;
         cx.branches.store(true, Ordering::Relaxed);
         plan.check().map_err(|why| Failure::stop(why).class(class::REFUSED))?;
         let (name, limit) = (plan.name.clone(), plan.in_flight);
-        let branches = branches(&cx.services, &cx.attempt).await?;
+        let branches = branches(live).await?;
         let before = branches.iter().rev().find(|branch| branch.name == name && !branch.merged);
         if before.is_some_and(|branch| branch.sealed) {
             return Ok(());
         }
-        let number = before.map_or_else(|| cx.attempt.writer.branch(), |branch| branch.number);
+        let number = before.map_or_else(|| live.attempt.writer.branch(), |branch| branch.number);
         let mut open = before.is_none().then(|| name.clone());
-        let mut chunks = plan.start(Arc::clone(&cx.services), cx.id(), before.map(|branch| branch.number));
+        let mut chunks = plan.start(Arc::clone(&live.services), cx.id(), before.map(|branch| branch.number));
         loop {
             let mut update = BranchUpdate { opened_as: open.take(), ..BranchUpdate::new(number) };
             let chunk = match chunks.next().await {
@@ -142,7 +145,7 @@ impl MachineBranch<'_> {
             let children = match chunk {
                 Chunk::Chunk { mut children, spawns, cursor } => {
                     let count = children.iter().map(|child| u64::from(items_of(child))).sum();
-                    wait_or_interrupt(cx, number, limit, count, chunks.skipped()).await?;
+                    wait_or_interrupt(cx, live, (number, limit), count, chunks.skipped()).await?;
                     for child in &mut children {
                         child.branch_position.iter_mut().for_each(|position| position.branch = number);
                     }
@@ -157,7 +160,7 @@ impl MachineBranch<'_> {
             let sealed = update.seal;
             let step =
                 StepWrites { children, branches: vec![update], partial: true, ..StepWrites::default() };
-            match StepWriter::commit_detached(&cx.attempt, step).await {
+            match StepWriter::commit_detached(&live.attempt, step).await {
                 CommitOutcome::Committed if sealed => return Ok(()),
                 CommitOutcome::Committed => {}
                 CommitOutcome::Refused(why) => return Err(Failure::stop(why).class(class::REFUSED)),
@@ -174,14 +177,14 @@ impl MachineBranch<'_> {
 /// could hold all slots of a worker and leave none for their children.
 async fn wait_or_interrupt(
     cx: &MachineCx,
-    number: BranchNo,
-    limit: Option<u64>,
+    live: &LiveAttempt,
+    (number, limit): (BranchNo, Option<u64>),
     more: u64,
     skipped: Duration,
 ) -> Result<(), Failure> {
     let Some(limit) = limit else { return Ok(()) };
     let max_wait = skipped.max(MIN_WAIT);
-    match wait_for_room(&cx.services, (cx.id(), number), limit, more, max_wait).await? {
+    match wait_for_room(&live.services, (cx.id(), number), limit, more, max_wait).await? {
         None => Ok(()),
         Some(_) => {
             cx.interrupted.notify_one();
@@ -202,9 +205,9 @@ pub(super) fn retry_later(attempt: &Attempt) -> StepResult {
     }
 }
 
-async fn branches(services: &Arc<Services>, attempt: &Attempt) -> Result<Vec<Branch>, Failure> {
-    let store = Arc::clone(&services.store);
-    retry_unavailable!(store.inspect().branches(attempt.job.id))
+async fn branches(live: &LiveAttempt) -> Result<Vec<Branch>, Failure> {
+    let store = Arc::clone(&live.services.store);
+    retry_unavailable!(store.inspect().branches(live.attempt.job.id))
 }
 
 fn progress_of(branch: &Branch) -> BranchProgress {
@@ -212,12 +215,12 @@ fn progress_of(branch: &Branch) -> BranchProgress {
 }
 
 /// Refuses to end a machine with a branch that was not merged: nobody would know how its children end.
-pub(super) async fn check_all_merged(cx: &MachineCx) -> Result<(), Failure> {
+pub(super) async fn check_all_merged(cx: &MachineCx, live: &LiveAttempt) -> Result<(), Failure> {
     // Most machines have no branches, so the store is not asked.
     if !cx.branches.load(Ordering::Relaxed) {
         return Ok(());
     }
-    let branches = branches(&cx.services, &cx.attempt).await?;
+    let branches = branches(live).await?;
     match branches.iter().find(|branch| !branch.merged) {
         None => Ok(()),
         Some(branch) => Err(Failure::stop(format!(
@@ -237,7 +240,7 @@ fn wait(timeout: Option<Duration>) -> Wait {
 
 /// The result of a step that requests a merge: the machine continues in the stage when the merge is over.
 pub(super) async fn request_merge(
-    cx: &MachineCx,
+    live: &LiveAttempt,
     ran: String,
     stage: Stage,
     names: Vec<String>,
@@ -248,7 +251,7 @@ pub(super) async fn request_merge(
     names.dedup();
     let refused = |why: String| Failure::stop(why).class(class::REFUSED);
     merge.check().map_err(|error| refused(error.to_string()))?;
-    let branches = branches(&cx.services, &cx.attempt).await?;
+    let branches = branches(live).await?;
     let mut wanted = Vec::new();
     for name in &names {
         match branches.iter().rev().find(|branch| branch.name == *name) {
@@ -291,8 +294,8 @@ pub(super) async fn request_merge(
     };
     let branches = wanted.iter().zip(watches).map(update).collect();
     let Stage { name, data, .. } = stage;
-    let data = encoded(&cx.services, data)?;
-    let consumed = cx.attempt.job.visible_signals().iter().map(|signal| signal.number).collect();
+    let data = encoded(&live.services, data)?;
+    let consumed = live.attempt.job.visible_signals().iter().map(|signal| signal.number).collect();
     let step = StepWrites {
         from_stage: Some(ran),
         stage: Some((name, data)),
@@ -313,11 +316,9 @@ pub(super) fn is_merging(attempt: &Attempt) -> bool {
 }
 
 /// Checks whether the merge is over that a machine waits for. If not, returns how it parks again.
-pub(super) async fn poll_merge(
-    services: &Arc<Services>,
-    attempt: &Arc<Attempt>,
-) -> Result<Option<StepResult>, Failure> {
-    let branches = branches(services, attempt).await?;
+pub(super) async fn poll_merge(live: &LiveAttempt) -> Result<Option<StepResult>, Failure> {
+    let LiveAttempt { attempt, services, .. } = live;
+    let branches = branches(live).await?;
     let is_waited_for = |branch: &&Branch| !branch.merged && branch.merge_record.is_some();
     let Some(record) = branches
         .iter()

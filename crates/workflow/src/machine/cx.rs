@@ -4,11 +4,15 @@ use std::sync::{Arc, Mutex, OnceLock, atomic::AtomicBool};
 
 use serde::de::DeserializeOwned;
 use tokio::sync::Notify;
-use windlass_model::{Failure, JobId, Time, UnreadableSignal, WaitCondition, failure::class};
-use windlass_runtime::Attempt;
+use windlass_model::{Failure, JobId, Rev, Time, UnreadableSignal, WaitCondition, failure::class};
+use windlass_store::ChildEnd;
 
-use super::Services;
-use crate::{JobError, Signal, output::decode_output, signal, store_retry};
+use crate::{
+    JobError, Signal, WaitFor,
+    attempt_source::{AttemptSource, TestContext},
+    output::decode_output,
+    signal, store_retry,
+};
 
 /// What a running step can find out about its job and its attempt.
 pub struct MachineCx {
@@ -20,8 +24,7 @@ pub struct MachineCx {
     pub(super) unreadable: Mutex<Vec<UnreadableSignal>>,
     /// Why the code does not match what a branch of it has spawned.
     pub(super) diverged: OnceLock<Failure>,
-    pub(super) attempt: Arc<Attempt>,
-    pub(super) services: Arc<Services>,
+    pub(super) source: AttemptSource,
 }
 
 /// How a child ended.
@@ -89,68 +92,79 @@ impl From<ChildrenError> for Failure {
 }
 
 impl MachineCx {
+    pub(super) fn new(branches: Arc<AtomicBool>, source: AttemptSource) -> MachineCx {
+        let (interrupted, unreadable, diverged) = (Notify::new(), Mutex::default(), OnceLock::new());
+        MachineCx { branches, interrupted, unreadable, diverged, source }
+    }
+
     /// The id of the job.
     pub fn id(&self) -> JobId {
-        self.attempt.job.id
+        self.source.job().id
     }
 
     /// The caller's key for the job.
     pub fn key(&self) -> Option<&str> {
-        self.attempt.job.key.as_deref()
+        self.source.job().key.as_deref()
     }
 
     /// The tick of the schedule that submitted it: the time it was scheduled for, however late it runs.
     pub fn tick(&self) -> Option<Time> {
-        self.attempt.job.settings.tick
+        self.source.job().settings.tick
     }
 
     /// The number of this attempt at the step, from 1: retries and deaths of workers count, and each step starts at 1.
     pub fn attempt(&self) -> u32 {
-        self.attempt.job.attempts + u32::from(self.attempt.job.worker_deaths) + 1
+        self.source.job().attempts + u32::from(self.source.job().worker_deaths) + 1
     }
 
     /// The id of this step, the same for all attempts at it and different from all other steps of all jobs: an idempotency key
     /// for what the step does to the outside world.
     pub fn step_id(&self) -> String {
-        format!("{}/{}", self.attempt.job.id, self.attempt.job.stage_rev.0)
+        format!("{}/{}", self.source.job().id, self.source.job().stage_rev.0)
     }
 
     /// A number that is larger in every later claim of this job. Systems that refuse writes with an older number than they have
     /// seen are safe from attempts that were declared dead and still run.
     pub fn fence(&self) -> i32 {
-        self.attempt.job.epoch.0
+        self.source.job().epoch.0
     }
 
     /// The program's data of this type, which the engine's builder was given. If it was given none, the attempt ends here and the
     /// job fails.
     #[track_caller]
     pub fn data<T: Send + Sync + 'static>(&self) -> &T {
-        self.services.data.expect()
+        self.source.data()
     }
 
     /// The program's data of this type, if the engine's builder was given any.
     pub fn try_data<T: Send + Sync + 'static>(&self) -> Option<&T> {
-        self.services.data.get()
+        self.source.try_data()
+    }
+
+    /// Reports how far the step has come: see [`crate::TaskCx::progress`]. It restarts the time of
+    /// [`Machine::heartbeat_timeout`](super::Machine::heartbeat_timeout).
+    pub fn progress(&self, done: u64, total: impl Into<Option<u64>>, note: &str) {
+        self.source.report(done, total.into(), note);
     }
 
     /// The trace that this attempt is part of, as a W3C `traceparent` to be sent along with calls to other services.
     pub fn traceparent(&self) -> Option<String> {
-        self.attempt.traceparent()
+        self.source.traceparent()
     }
 
     /// Whether the attempt should end soon: see [`crate::TaskCx::is_cancelled`].
     pub fn is_cancelled(&self) -> bool {
-        self.attempt.is_cancelled()
+        self.source.is_cancelled()
     }
 
     /// Returns when [`MachineCx::is_cancelled`] becomes true.
     pub async fn cancelled(&self) {
-        self.attempt.cancelled().await;
+        self.source.cancelled().await;
     }
 
     /// Whether the wait before this step timed out before its condition was met.
     pub fn timed_out(&self) -> bool {
-        !self.attempt.job.wait_is_met()
+        !self.source.job().wait_is_met()
     }
 
     /// Returns the oldest signal of a name that the step waited for; `None` if none has arrived.
@@ -168,14 +182,14 @@ impl MachineCx {
 
     /// Returns the visible signals of a name that the step waited for, oldest first.
     pub fn signals<T: DeserializeOwned>(&self, name: &str) -> Result<Vec<T>, SignalError> {
-        let job = &self.attempt.job;
+        let job = self.source.job();
         if !job.wait.as_ref().is_some_and(|wait| wait.names().any(|awaited| awaited == name)) {
             return Err(SignalError::NotWaited(name.to_owned()));
         }
         let shown = job.visible_signals().into_iter().filter(|signal| signal.name == name);
         let (mut all, mut error) = (Vec::new(), None);
         for shown in shown {
-            match signal::read(&self.services.codecs, &shown.payload) {
+            match signal::read(self.source.codecs(), &shown.payload) {
                 Ok(read) => all.push(read),
                 Err(why) => {
                     self.mark_unreadable(shown, &why);
@@ -206,26 +220,56 @@ impl MachineCx {
     /// Returns how the children ended that the step waited for, in the order in which they were submitted. They are read from
     /// the store now and not kept in the machine.
     pub async fn children<O: DeserializeOwned>(&self) -> Result<Vec<ChildResult<O>>, ChildrenError> {
-        let Some(WaitCondition::Children { rev: parent_rev }) = self.attempt.job.wait else {
+        let Some(WaitCondition::Children { rev: parent_rev }) = self.source.job().wait else {
             return Err(ChildrenError::NotWaited);
         };
-        let inspect = self.services.store.inspect();
         let mut all = Vec::new();
+        let live = match &self.source {
+            AttemptSource::Live(live) => live,
+            AttemptSource::Test(test) => {
+                all.extend(test.children.iter().map(|child| self.child_result(child.clone())));
+                return Ok(all);
+            }
+        };
+        let inspect = live.services.store.inspect();
         let mut after = None;
         loop {
             let page = store_retry::read!(inspect.child_ends(self.id(), parent_rev, after, 500))?;
             let Some(last) = page.last() else { return Ok(all) };
             after = Some(last.id);
-            all.extend(page.into_iter().map(|child| ChildResult {
-                result: match child.ended {
-                    Some(ended) => decode_output(child.id, ended, &self.services.codecs),
-                    None => Err(JobError::Unfinished(child.id)),
-                },
-                id: child.id,
-                kind: child.kind,
-                key: child.key,
-            }));
+            all.extend(page.into_iter().map(|child| self.child_result(child)));
         }
+    }
+
+    fn child_result<O: DeserializeOwned>(&self, child: ChildEnd) -> ChildResult<O> {
+        let result = match child.ended {
+            Some(ended) => decode_output(child.id, ended, self.source.codecs()),
+            None => Err(JobError::Unfinished(child.id)),
+        };
+        ChildResult { id: child.id, kind: child.kind, key: child.key, result }
+    }
+}
+
+impl TestContext {
+    /// The context of a step of a machine.
+    ///
+    /// # Panics
+    ///
+    /// If it has both signals and children: a step waits for the ones or the others.
+    #[track_caller]
+    pub fn into_machine_cx(mut self) -> MachineCx {
+        let (job, wait) = (&mut self.job, self.wait.take());
+        let has_signals = wait.is_some() || !job.inbox.is_empty();
+        job.wait = match (self.children.is_empty(), has_signals) {
+            (true, false) => None,
+            (true, true) => {
+                let names = || job.inbox.iter().map(|signal| signal.name.clone()).collect();
+                Some(wait.unwrap_or_else(|| WaitFor::every(names())).into_condition())
+            }
+            (false, false) => Some(WaitCondition::Children { rev: Rev(1) }),
+            (false, true) => panic!("a step waits for signals or for children, not for both"),
+        };
+        MachineCx::new(Arc::default(), AttemptSource::Test(Arc::new(self)))
     }
 }
 

@@ -4,18 +4,24 @@ use std::{
     future::ready,
     marker::PhantomData,
     panic::{AssertUnwindSafe, catch_unwind},
-    sync::{Arc, Mutex, OnceLock, atomic::AtomicBool},
+    sync::{Arc, atomic::AtomicBool},
     time::Duration,
 };
 
-use tokio::sync::Notify;
 use windlass_env::{Env, IdSource};
 use windlass_model::{Failure, Outcome, Reason, Retry, failure::class};
 use windlass_runtime::{Attempt, Handler, Policy, Running, Started, StepResult};
 use windlass_store::Store;
 
 use super::{Machine, MachineCx, Next, branch, stage};
-use crate::{Data, codec::Codecs, store_retry::run_attempt, workflow::Reader};
+use crate::{
+    Data,
+    attempt_source::{AttemptSource, LiveAttempt},
+    codec::Codecs,
+    heartbeat,
+    store_retry::run_attempt,
+    workflow::Reader,
+};
 
 /// What the code of machines and workflows needs of its engine.
 pub struct Services {
@@ -47,11 +53,10 @@ impl<M: Machine> MachineHandler<M> {
         MachineHandler { services: Arc::clone(services), branches: Arc::default(), machine: PhantomData }
     }
 
-    fn cx(&self, attempt: Arc<Attempt>) -> MachineCx {
+    fn cx(&self, attempt: Arc<Attempt>, heartbeat_timeout: Option<Duration>) -> MachineCx {
         let services = Arc::clone(&self.services);
-        let (branches, interrupted) = (Arc::clone(&self.branches), Notify::new());
-        let (unreadable, diverged) = (Mutex::default(), OnceLock::new());
-        MachineCx { branches, interrupted, unreadable, diverged, attempt, services }
+        let source = AttemptSource::live_with_heartbeat(attempt, services, heartbeat_timeout);
+        MachineCx::new(Arc::clone(&self.branches), source)
     }
 }
 
@@ -76,8 +81,11 @@ impl<M: Machine> Handler for MachineHandler<M> {
             );
             Box::pin(ready(Err(Failure::stop(text).class(class::REFUSED))))
         } else {
-            let cx = self.cx(attempt);
-            Box::pin(async move { run_attempt(&cx.attempt, step(&cx, state)).await })
+            let cx = self.cx(attempt, state.heartbeat_timeout());
+            Box::pin(async move {
+                let live = cx.source.require_live("step")?;
+                run_attempt(&live.attempt, step(&cx, live, state)).await
+            })
         };
         Started {
             running,
@@ -110,24 +118,28 @@ impl<M: Machine> Handler for MachineHandler<M> {
 
     fn rescue(&self, attempt: Arc<Attempt>, failure: &Failure) -> Option<Running> {
         let (_, state) = state::<M>(&attempt).ok()?;
-        let (cx, failure) = (self.cx(attempt), failure.clone());
-        Some(Box::pin(async move { run_attempt(&cx.attempt, run(&cx, state.on_error(failure, &cx))).await }))
+        let (cx, failure) = (self.cx(attempt, None), failure.clone());
+        Some(Box::pin(async move {
+            let live = cx.source.require_live("on_error")?;
+            run_attempt(&live.attempt, run(&cx, live, state.on_error(failure, &cx))).await
+        }))
     }
 }
 
 /// Runs a step, unless the machine must continue to wait for its branches.
-async fn step<M: Machine>(cx: &MachineCx, state: M) -> Result<StepResult, Failure> {
-    if branch::is_merging(&cx.attempt)
-        && let Some(result) = branch::poll_merge(&cx.services, &cx.attempt).await?
+async fn step<M: Machine>(cx: &MachineCx, live: &LiveAttempt, state: M) -> Result<StepResult, Failure> {
+    if branch::is_merging(&live.attempt)
+        && let Some(result) = branch::poll_merge(live).await?
     {
         return Ok(result);
     }
-    run(cx, state.step(cx)).await
+    heartbeat::watch(Some(live), run(cx, live, state.step(cx))).await
 }
 
 /// Runs the code of a machine until it returns or the step is interrupted.
 async fn run<M: Machine>(
     cx: &MachineCx,
+    live: &LiveAttempt,
     code: impl Future<Output = Result<Next<M>, M::Error>>,
 ) -> Result<StepResult, Failure> {
     let next = tokio::select! {
@@ -142,8 +154,8 @@ async fn run<M: Machine>(
     }
     match next {
         _ if !unreadable.is_empty() => Ok(StepResult::MarkUnreadable(unreadable)),
-        Some(next) => next.map_err(Into::into)?.into_step_result(cx).await,
-        None => Ok(branch::retry_later(&cx.attempt)),
+        Some(next) => next.map_err(Into::into)?.into_step_result(cx, live).await,
+        None => Ok(branch::retry_later(&live.attempt)),
     }
 }
 

@@ -23,7 +23,39 @@ pub use next::{Next, WaitFor};
 
 use crate::{Kind, Needs};
 
-/// A durable state machine: an enum whose variants are its stages.
+/// A durable state machine: an enum whose variants are its stages. A job starts in the stage that it is submitted with.
+///
+/// ```
+/// # use std::time::Duration;
+/// # use serde::{Deserialize, Serialize};
+/// # use windlass_model::Failure;
+/// # use windlass_workflow::{Machine, MachineCx, Next};
+/// # async fn send_offer(_: u32, _: &str) -> Result<(), Failure> { Ok(()) }
+/// #[derive(Serialize, Deserialize)]
+/// enum Offer {
+///     Send { customer: u32 },
+///     AwaitAnswer { customer: u32 },
+/// }
+///
+/// impl Machine for Offer {
+///     const KIND: &'static str = "offer";
+///     type Output = String;
+///     type Error = Failure;
+///
+///     async fn step(self, cx: &MachineCx) -> Result<Next<Offer>, Failure> {
+///         Ok(match self {
+///             Offer::Send { customer } => {
+///                 send_offer(customer, &cx.step_id()).await?;
+///                 Next::wait(Offer::AwaitAnswer { customer }, "answer").timeout(Duration::from_secs(86_400))
+///             }
+///             Offer::AwaitAnswer { customer } => match cx.signal::<String>("answer")? {
+///                 Some(answer) => Next::done(format!("customer {customer} answered {answer}")),
+///                 None => Next::stop("no answer within a day"),
+///             },
+///         })
+///     }
+/// }
+/// ```
 ///
 /// A step runs at least once, and its transition is recorded exactly once: if the worker dies in the middle, the step runs
 /// again. Its effects on the outside world may then happen twice; [`MachineCx::step_id`] is a good idempotency key, and
@@ -73,6 +105,12 @@ pub trait Machine: Serialize + DeserializeOwned + Send + Sync + 'static {
     /// How long the step of this stage may run: by default an hour; `None` is no limit.
     fn timeout(&self) -> Option<Duration> {
         Policy::default().timeout
+    }
+
+    /// How long the step of this stage may run without a call of [`MachineCx::progress`]; then it ends like one that has reached its
+    /// timeout. By default it need not report.
+    fn heartbeat_timeout(&self) -> Option<Duration> {
+        None
     }
 
     /// The data that it cannot run without: the engine does not start if its builder was given none of these types. By default

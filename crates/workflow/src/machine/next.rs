@@ -6,7 +6,7 @@ use windlass_model::{Failure, Merge, Wait, WaitCondition, failure::class, wait::
 use windlass_runtime::{Attempt, Stage, StepResult};
 
 use super::{Machine, MachineCx, branch, stage};
-use crate::Child;
+use crate::{Child, attempt_source::LiveAttempt};
 
 /// What follows from a step of a machine.
 #[must_use = "what follows from a step is what it returns"]
@@ -93,10 +93,66 @@ impl<M: Machine> Next<M> {
         self
     }
 
+    /// The stage that follows, or that runs again; `None` if the machine ends. For tests of a step, as are the following.
+    pub fn state(&self) -> Option<&M> {
+        match &self.to {
+            NextKind::Next(state)
+            | NextKind::Wait(state, _)
+            | NextKind::Children(state, _)
+            | NextKind::Merge(state, ..)
+            | NextKind::Again(state, _) => Some(state),
+            NextKind::Done(_) | NextKind::Stop(_) | NextKind::Failed(_) => None,
+        }
+    }
+
+    /// What the machine returns, if it is done.
+    pub fn output(&self) -> Option<&M::Output> {
+        match &self.to {
+            NextKind::Done(output) => Some(output),
+            _ => None,
+        }
+    }
+
+    /// Why the step or the machine failed.
+    pub fn failure(&self) -> Option<&Failure> {
+        match &self.to {
+            NextKind::Stop(failure) | NextKind::Failed(failure) => Some(failure),
+            _ => None,
+        }
+    }
+
+    /// The signals that are waited for; `None` if it is not a wait for signals.
+    pub fn signals(&self) -> Option<&WaitFor> {
+        match &self.to {
+            NextKind::Wait(_, signals) if !signals.names.is_empty() => Some(signals),
+            _ => None,
+        }
+    }
+
+    /// How many children are submitted and waited for.
+    pub fn child_count(&self) -> usize {
+        match &self.to {
+            NextKind::Children(_, children) => children.len(),
+            _ => 0,
+        }
+    }
+
+    /// How long the machine waits: the time of a sleep or until the step runs again, or the timeout of a wait.
+    pub fn wait_time(&self) -> Option<Duration> {
+        match &self.to {
+            NextKind::Again(_, after) => Some(*after),
+            _ => self.timeout,
+        }
+    }
+
     /// Converts it into what the runtime commits.
-    pub(super) async fn into_step_result(self, cx: &MachineCx) -> Result<StepResult, Failure> {
+    pub(super) async fn into_step_result(
+        self,
+        cx: &MachineCx,
+        live: &LiveAttempt,
+    ) -> Result<StepResult, Failure> {
         let Next { to, timeout } = self;
-        let (attempt, ids) = (&*cx.attempt, &cx.services.ids);
+        let (attempt, ids) = (&*live.attempt, &live.services.ids);
         if timeout.is_some() && !matches!(to, NextKind::Wait(..) | NextKind::Children(..)) {
             let text = "a timeout was set where nothing is waited for; use it with `Next::wait` or `Next::children`, \
                         and `Machine::timeout` to limit a step";
@@ -110,9 +166,8 @@ impl<M: Machine> Next<M> {
                             other, or distinguish them by their payload";
                 return Err(refused(text));
             }
-            NextKind::Wait(state, WaitFor { names, needs, .. }) => {
-                let condition = WaitCondition::Signals { names, needs };
-                StepResult::Wait(stage(&state)?, Wait { condition, timeout })
+            NextKind::Wait(state, signals) => {
+                StepResult::Wait(stage(&state)?, Wait { condition: signals.into_condition(), timeout })
             }
             NextKind::Children(state, children) => {
                 let job = |child: Child| child.into_job(ids.job());
@@ -121,11 +176,11 @@ impl<M: Machine> Next<M> {
             }
             NextKind::Merge(state, names, merge) => {
                 let ran = stage::current(&attempt.job).unwrap_or_default();
-                return branch::request_merge(cx, ran, stage(&state)?, names, *merge).await;
+                return branch::request_merge(live, ran, stage(&state)?, names, *merge).await;
             }
             NextKind::Again(state, after) => StepResult::Again { stage: stage(&state)?, after },
             NextKind::Done(output) => {
-                branch::check_all_merged(cx).await?;
+                branch::check_all_merged(cx, live).await?;
                 let bytes = serde_json::to_vec(&output);
                 let bytes =
                     bytes.map_err(|e| refused(format!("the output cannot be written as JSON ({e})")))?;
@@ -134,6 +189,27 @@ impl<M: Machine> Next<M> {
             NextKind::Stop(failure) => StepResult::Stop(failure),
             NextKind::Failed(failure) => StepResult::Failed(failure),
         })
+    }
+}
+
+impl<M: Machine + fmt::Debug> fmt::Debug for Next<M>
+where
+    M::Output: fmt::Debug,
+{
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut text = f.debug_struct("Next");
+        self.state().map(|state| text.field("state", state));
+        self.output().map(|output| text.field("output", output));
+        self.failure().map(|failure| text.field("failure", failure));
+        self.signals().map(|signals| text.field("signals", signals));
+        if let NextKind::Merge(_, branches, _) = &self.to {
+            text.field("branches", branches);
+        }
+        if self.child_count() > 0 {
+            text.field("children", &self.child_count());
+        }
+        self.wait_time().map(|time| text.field("wait_time", &time));
+        text.finish()
     }
 }
 
@@ -176,6 +252,17 @@ impl WaitFor {
     pub fn any<W: Into<WaitFor>>(signals: impl IntoIterator<Item = W>) -> WaitFor {
         let (names, nested) = flatten(signals);
         WaitFor { names, needs: 1, nested }
+    }
+
+    /// Signals of all these names, of which the step sees every one.
+    pub(super) fn every(mut names: Vec<String>) -> WaitFor {
+        names.sort();
+        names.dedup();
+        WaitFor::all(names.into_iter().map(WaitFor::signals))
+    }
+
+    pub(super) fn into_condition(self) -> WaitCondition {
+        WaitCondition::Signals { names: self.names, needs: self.needs }
     }
 
     /// All of these. After a timeout the next step sees those that have arrived.

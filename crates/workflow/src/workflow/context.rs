@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use serde::{Serialize, de::DeserializeOwned};
-use windlass_model::{Failure, Payload, failure::class, limits::check_key};
+use windlass_model::{Failure, Limits, Payload, failure::class, limits::check_key};
 
 use super::{core::Core, fault::misuse};
 use crate::codec::Codecs;
@@ -33,7 +33,8 @@ impl Context<'_> {
     /// Sets a value. It is written with the next commit of the workflow.
     pub fn set<T: Serialize>(&self, name: &str, value: T) -> Result<(), Failure> {
         if self.core.may_call(&format!("setting {name:?} of the context")) {
-            self.core.set(None, name, Value::new(self.core, name, &value)?);
+            let value = Value::new(self.core.services.store.limits(), name, &value)?;
+            self.core.set(None, name, value);
         }
         Ok(())
     }
@@ -55,13 +56,18 @@ pub(super) struct Value(serde_json::Value);
 
 impl Value {
     /// Makes a value, if the store can keep it.
-    pub(super) fn new<T: Serialize>(core: &Core, name: &str, value: &T) -> Result<Value, Failure> {
+    pub(super) fn new<T: Serialize>(limits: &Limits, name: &str, value: &T) -> Result<Value, Failure> {
         check_key("name in the context", name).map_err(misuse)?;
         let value = serde_json::to_value(value).map_err(|error| {
             misuse(format!("the value {name:?} of the context cannot be written as JSON ({error})"))
         })?;
-        core.services.store.limits().check_context(name, value.to_string().len()).map_err(misuse)?;
+        limits.check_context(name, value.to_string().len()).map_err(misuse)?;
         Ok(Value(value))
+    }
+
+    /// The plain value, for the unit test that set it: nothing of that is written.
+    pub(super) fn into_json(self) -> serde_json::Value {
+        self.0
     }
 
     /// Decodes a value.

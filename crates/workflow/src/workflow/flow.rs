@@ -25,7 +25,8 @@ use super::{
     repeat::Repeat,
     select::{Race, Select},
     state::NOW,
-    step::{Step, StepCx, encode_result},
+    step::{Step, encode_result},
+    step_cx::StepCx,
     transaction::Transaction,
     wait::{ChildWait, ContinueIf, SignalWait, Sleep, WaitUntil},
 };
@@ -64,6 +65,17 @@ impl Flow {
     }
 
     /// Runs something and records what it returns; see [`Step`].
+    ///
+    /// ```
+    /// # use windlass_model::Failure;
+    /// # use windlass_workflow::{Flow, Task, TaskCx};
+    /// # async fn send(_: &str) -> Result<u64, Failure> { Ok(1) }
+    /// # async fn example(flow: Flow) -> Result<(), Failure> {
+    /// let to = String::from("ada@example.com");
+    /// let id = flow.step("send", async || send(&to).await).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
     #[track_caller]
     pub fn step<'f, F, Fut, T>(&self, name: &str, mut run: F) -> Step<'f, T>
     where
@@ -75,6 +87,16 @@ impl Flow {
     }
 
     /// The same, for code that needs the number of the try, a fencing token or an idempotency key; see [`StepCx`].
+    ///
+    /// ```
+    /// # use windlass_model::Failure;
+    /// # use windlass_workflow::{Flow, Task, TaskCx};
+    /// # async fn charge(_: u64, _: &str) -> Result<String, Failure> { Ok(String::new()) }
+    /// # async fn example(flow: Flow, cents: u64) -> Result<(), Failure> {
+    /// let payment = flow.step_with("pay", |cx| async move { charge(cents, cx.step_id()).await }).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
     #[track_caller]
     pub fn step_with<'f, F, Fut, T>(&self, name: &str, run: F) -> Step<'f, T>
     where
@@ -88,11 +110,18 @@ impl Flow {
     /// Writes to your own tables and records that in one transaction, on whichever database the store is in; see [`Transaction`].
     /// The closure gets a [`Tx`], whose statements are the same on both.
     ///
-    /// ```ignore
-    /// let total = flow.transaction("book", async |tx| {
-    ///     tx.execute("insert into bookings (id, guest) values ($1, $2)", (id, &guest)).await?;
-    ///     tx.query_one("select count(*) as total from bookings", ()).await?.get::<i64>("total")
-    /// }).await?;
+    /// ```
+    /// # use windlass_model::Failure;
+    /// # use windlass_workflow::{Flow, Task, TaskCx};
+    /// # async fn example(flow: Flow, id: i64, guest: String) -> Result<(), Failure> {
+    /// let total = flow
+    ///     .transaction("book", async |tx| {
+    ///         tx.execute("insert into bookings (id, guest) values ($1, $2)", (id, &guest)).await?;
+    ///         tx.query_one("select count(*) as total from bookings", ()).await?.get::<i64>("total")
+    ///     })
+    ///     .await?;
+    /// # Ok(())
+    /// # }
     /// ```
     #[track_caller]
     pub fn transaction<'f, F, Fut, T>(&self, name: &str, run: F) -> Transaction<'f, T>
@@ -141,6 +170,16 @@ impl Flow {
     }
 
     /// Waits for a signal and returns its payload. Signals that arrived earlier count, and each is returned once.
+    ///
+    /// ```
+    /// # use windlass_model::Failure;
+    /// # use windlass_workflow::{Flow, Task, TaskCx};
+    /// # use std::time::Duration;
+    /// # async fn example(flow: Flow) -> Result<(), Failure> {
+    /// let approved: bool = flow.signal("approved").timeout(Duration::from_secs(14 * 86_400)).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
     #[track_caller]
     pub fn signal<T: DeserializeOwned>(&self, name: &str) -> SignalWait<T> {
         SignalWait::new(&self.core, Location::caller(), name)
@@ -175,7 +214,26 @@ impl Flow {
         ContinueIf::new(&self.core, name, Location::caller(), condition)
     }
 
-    /// Submits a job and returns its output. The job exists if, and only if, the call is committed, and exactly once.
+    /// Submits a job and returns its output. The job exists if, and only if, the call is committed, and exactly once. It starts when
+    /// the call is made; `.await` waits for its end.
+    ///
+    /// ```
+    /// # use windlass_model::Failure;
+    /// # use windlass_workflow::{Flow, Task, TaskCx};
+    /// # #[derive(serde::Serialize, serde::Deserialize)]
+    /// # struct Render { page: u32 }
+    /// # impl Task for Render {
+    /// #     const KIND: &'static str = "render";
+    /// #     type Output = u64;
+    /// #     type Error = Failure;
+    /// #     async fn run(self, _cx: &TaskCx) -> Result<u64, Failure> { Ok(0) }
+    /// # }
+    /// # async fn example(flow: Flow) -> Result<(), Failure> {
+    /// let (cover, index) = (flow.child("cover", Render { page: 0 }), flow.child("index", Render { page: 99 }));
+    /// let bytes = cover.await? + index.await?;
+    /// # Ok(())
+    /// # }
+    /// ```
     #[track_caller]
     pub fn child<J: Kind<M>, M>(&self, name: &str, job: J) -> ChildWait<J::Output> {
         ChildWait::new(&self.core, name, Location::caller(), job)
@@ -192,6 +250,28 @@ impl Flow {
     }
 
     /// Opens a branch of children that are spawned from sources; see [`Branch`].
+    ///
+    /// ```
+    /// # use windlass_model::Failure;
+    /// # use windlass_workflow::{Flow, Task, TaskCx};
+    /// # #[derive(serde::Serialize, serde::Deserialize)]
+    /// # struct Render { page: u32 }
+    /// # impl Task for Render {
+    /// #     const KIND: &'static str = "render";
+    /// #     type Output = u64;
+    /// #     type Error = Failure;
+    /// #     async fn run(self, _cx: &TaskCx) -> Result<u64, Failure> { Ok(0) }
+    /// # }
+    /// # async fn example(flow: Flow) -> Result<(), Failure> {
+    /// let bytes = flow
+    ///     .branch("pages")
+    ///     .spawn_each("page", 0..1_000_000, |page| Render { page })
+    ///     .automerge()
+    ///     .reduce(0, |sum: u64, bytes: u64| sum + bytes)
+    ///     .await?;
+    /// # Ok(())
+    /// # }
+    /// ```
     #[track_caller]
     pub fn branch(&self, name: &str) -> Branch {
         Branch::new(&self.core, name, Location::caller())
@@ -213,14 +293,20 @@ impl Flow {
     /// workflow continues from there, e.g. with steps that clean up, and takes as long as it needs. Whatever it returns then, its
     /// undos run, and the job ends as cancelled.
     ///
-    /// ```ignore
+    /// ```
+    /// # use windlass_model::Failure;
+    /// # use windlass_workflow::{Flow, Task, TaskCx};
+    /// # async fn render(_: &Flow) -> Result<u64, Failure> { Ok(0) }
+    /// # async fn delete_frames() -> Result<(), Failure> { Ok(()) }
+    /// # async fn example(flow: Flow) -> Result<u64, Failure> {
     /// match flow.catch_cancel("render", render(&flow)).await {
     ///     Ok(rendered) => rendered,
     ///     Err(cancelled) => {
-    ///         flow.step("delete_frames", async || Ok(frames.delete().await?)).await?;
+    ///         flow.step("delete_frames", || delete_frames()).await?;
     ///         Err(cancelled.into())
     ///     }
     /// }
+    /// # }
     /// ```
     #[track_caller]
     pub fn catch_cancel<'f, T>(
@@ -232,12 +318,48 @@ impl Flow {
     }
 
     /// Returns what the first of several calls to end returns, and drops the others. Which one it was is recorded.
+    ///
+    /// ```
+    /// # use windlass_model::Failure;
+    /// # use windlass_workflow::{Flow, Task, TaskCx};
+    /// # use std::time::Duration;
+    /// # use windlass_workflow::First2;
+    /// # async fn example(flow: Flow) -> Result<(), Failure> {
+    /// let (answer, late) = (flow.signal::<String>("answer"), flow.sleep(Duration::from_secs(86_400)));
+    /// let answer = match flow.select("answered", (answer, late)).await {
+    ///     First2::A(answer) => answer?,
+    ///     First2::B(()) => "no answer".into(),
+    /// };
+    /// # Ok(())
+    /// # }
+    /// ```
     #[track_caller]
     pub fn select<R: Race>(&self, name: &str, race: R) -> Select<R> {
         Select::new(&self.core, name, Location::caller(), race)
     }
 
     /// Runs something at each tick of a calendar; see [`Repeat`].
+    ///
+    /// ```
+    /// # use windlass_model::Failure;
+    /// # use windlass_workflow::{Flow, Task, TaskCx};
+    /// # use std::ops::ControlFlow;
+    /// # use windlass_model::{Calendar, failure::OrFailure};
+    /// # async fn look() -> Result<Option<u64>, Failure> { Ok(None) }
+    /// # async fn example(flow: Flow) -> Result<(), Failure> {
+    /// let hourly = "every 1 hour".parse::<Calendar>().or_stop()?;
+    /// let found: Option<u64> = flow
+    ///     .repeat("look", hourly, |_tick, _cx| async {
+    ///         Ok(match look().await? {
+    ///             Some(found) => ControlFlow::Break(found),
+    ///             None => ControlFlow::Continue(()),
+    ///         })
+    ///     })
+    ///     .times(24)
+    ///     .await?;
+    /// # Ok(())
+    /// # }
+    /// ```
     #[track_caller]
     pub fn repeat<'f, F, Fut, T>(&self, name: &str, calendar: Calendar, run: F) -> Repeat<'f, T>
     where

@@ -30,6 +30,7 @@ mod replay;
 mod select;
 mod state;
 mod step;
+mod step_cx;
 mod step_id;
 mod transact;
 mod transaction;
@@ -60,7 +61,8 @@ pub use repeat::{OnError, Repeat};
 pub use replay::{Replayer, Replays};
 pub use select::{First2, First3, First4, First5, First6, Race, Select};
 pub use state::{ENDED, RESUMED};
-pub use step::{Step, StepCx};
+pub use step::Step;
+pub use step_cx::StepCx;
 pub use transaction::Transaction;
 pub use undo::UndoCx;
 pub use wait::{ChildWait, ContinueIf, SignalWait, Sleep, WaitUntil};
@@ -70,7 +72,34 @@ use crate::{Kind, Needs};
 /// A future on the heap.
 pub(crate) type Boxed<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
-/// A durable workflow: async code on [`Flow`].
+/// A durable workflow: async code on [`Flow`], whose calls are recorded. The type is the input.
+///
+/// ```
+/// # use std::time::Duration;
+/// # use serde::{Deserialize, Serialize};
+/// # use windlass_model::{Failure, Retry};
+/// # use windlass_workflow::{Flow, Workflow};
+/// # async fn charge(_: u32) -> Result<String, Failure> { Ok(String::new()) }
+/// # async fn refund(_: String) -> Result<(), Failure> { Ok(()) }
+/// # async fn ship(_: u32, _: String) -> Result<(), Failure> { Ok(()) }
+/// #[derive(Serialize, Deserialize)]
+/// struct Order {
+///     number: u32,
+/// }
+///
+/// impl Workflow for Order {
+///     const KIND: &'static str = "order";
+///     type Output = String;
+///     type Error = Failure;
+///
+///     async fn run(self, flow: Flow) -> Result<String, Failure> {
+///         let payment = flow.step("pay", || charge(self.number)).retry(Retry::times(5)).undo(refund).await?;
+///         let parcel: String = flow.signal("packed").timeout(Duration::from_secs(3 * 86_400)).await?;
+///         flow.step("ship", || ship(self.number, parcel.clone())).await?;
+///         Ok(payment)
+///     }
+/// }
+/// ```
 ///
 /// `run` awaits only calls of its [`Flow`], or several of them joined (`join!`, `try_join!`, `select!`). Everything else must
 /// be deterministic: what reads or changes the outside world belongs into a step. The code may be changed while jobs are

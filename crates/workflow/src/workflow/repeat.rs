@@ -31,7 +31,8 @@ use super::{
     fault::source_location,
     journal::{CallEnd, Ident},
     made::MadeStart,
-    step::{Body, RawStep, StepCx, decode_result, encode_result},
+    step::{Body, RawStep, decode_result, encode_result},
+    step_cx::StepCx,
     wait::RawWait,
 };
 

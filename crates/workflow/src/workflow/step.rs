@@ -1,7 +1,6 @@
 //! Steps: calls whose body runs when it is needed and whose result is recorded.
 
 use std::{
-    collections::BTreeMap,
     future::Future,
     marker::PhantomData,
     panic::{AssertUnwindSafe, Location, catch_unwind},
@@ -14,7 +13,7 @@ use std::{
 use futures_util::FutureExt;
 use serde::{Serialize, de::DeserializeOwned};
 use windlass_env::Env;
-use windlass_model::{Failure, JobId, Payload, Retry, Time, failure::class, journal::CallKind};
+use windlass_model::{Failure, Payload, Retry, Time, failure::class, journal::CallKind};
 use windlass_runtime::Policy;
 
 use super::{
@@ -24,121 +23,11 @@ use super::{
     core::Core,
     fault::{diverged, source_location},
     journal::{CallEnd, Ident},
+    step_cx::StepCx,
     undo::UndoCx,
     undo_body::{UndoBody, id_of, register_undo, undo_body},
 };
-use crate::{
-    branch::{Merged, Results},
-    store_retry::retry_unavailable,
-};
-
-/// What a running step can find out about its job and its try. It makes no durable calls: a step runs again as a whole.
-#[derive(Clone)]
-pub struct StepCx {
-    core: Arc<Core>,
-    call: usize,
-    ident: Ident,
-    tries: u32,
-    signal_payload: Option<Payload>,
-    id: String,
-}
-
-impl StepCx {
-    /// The id of the job.
-    pub fn id(&self) -> JobId {
-        self.core.job.id
-    }
-
-    /// The caller's key for the job.
-    pub fn key(&self) -> Option<&str> {
-        self.core.job.key.as_deref()
-    }
-
-    /// The number of this try at the step, from 1. Tries that ended with the death of the worker do not count.
-    pub fn attempt(&self) -> u32 {
-        self.tries + 1
-    }
-
-    /// The id of this step, the same for all tries and different from all other steps of all jobs: an idempotency key for what
-    /// it does to the outside world. A step that runs again after it was undone has another id, because it must be done once
-    /// more.
-    pub fn step_id(&self) -> &str {
-        &self.id
-    }
-
-    /// A number that is larger in every later claim of this job. Systems that refuse writes with an older number than they have
-    /// seen are safe from attempts that were declared dead and still run.
-    pub fn fence(&self) -> i32 {
-        self.core.job.epoch.0
-    }
-
-    /// The program's data of this type, which the engine's builder was given. If it was given none, the step fails here, with the
-    /// class `refused`, and is not retried.
-    #[track_caller]
-    pub fn data<T: Send + Sync + 'static>(&self) -> &T {
-        self.core.services.data.expect()
-    }
-
-    /// The program's data of this type, if the engine's builder was given any.
-    pub fn try_data<T: Send + Sync + 'static>(&self) -> Option<&T> {
-        self.core.services.data.get()
-    }
-
-    /// The trace that this attempt is part of, as a W3C `traceparent` to be sent along with calls to other services.
-    pub fn traceparent(&self) -> Option<String> {
-        self.core.attempt.as_ref()?.traceparent()
-    }
-
-    /// Whether the step should end soon: the job is being cancelled, or the worker is stopping.
-    pub fn is_cancelled(&self) -> bool {
-        let attempt = self.core.attempt.as_ref();
-        attempt.is_some_and(|attempt| match self.core.has_caught_cancel() {
-            true => attempt.is_worker_stopping(),
-            false => attempt.is_cancelled(),
-        })
-    }
-
-    /// Returns when [`StepCx::is_cancelled`] becomes true.
-    pub async fn cancelled(&self) {
-        match &self.core.attempt {
-            Some(attempt) if self.core.has_caught_cancel() => attempt.worker_stopping().await,
-            Some(attempt) => attempt.cancelled().await,
-            None => std::future::pending().await,
-        }
-    }
-
-    /// The context of another workflow, e.g. of a child ([`crate::Flow::child_id`]): its values by name.
-    pub async fn context_of(&self, job: JobId) -> Result<BTreeMap<String, serde_json::Value>, Failure> {
-        let services = &self.core.services;
-        let kept = retry_unavailable!(services.store.inspect().context(job))?;
-        let value = |(name, value): (String, Payload)| {
-            let plain = services.codecs.decode(&value).map_err(Failure::stop)?;
-            Ok((name, serde_json::from_slice(&plain).map_err(Failure::stop)?))
-        };
-        kept.into_iter().map(value).collect()
-    }
-
-    /// Returns how the children of merged branches ended, read from the store a page at a time.
-    pub fn results<T: DeserializeOwned>(&self, merged: &Merged) -> Results<T> {
-        merged.results(&self.core.services)
-    }
-
-    /// Sets a value of the workflow's context. It is committed with this step, if the step succeeds.
-    pub fn set<T: Serialize>(&self, name: &str, value: T) -> Result<(), Failure> {
-        let value = super::context::Value::new(&self.core, name, &value)?;
-        self.core.set(Some((self.call, &self.ident)), name, value);
-        Ok(())
-    }
-
-    /// Decodes the payload of the signal that caused this check; `None` on the first check, or if the signal has none.
-    pub(super) fn decode_signal<T: DeserializeOwned>(&self) -> Result<Option<T>, Failure> {
-        let Some(payload) = &self.signal_payload else { return Ok(None) };
-        let plain = self.core.services.codecs.decode(payload).map_err(Failure::stop)?;
-        serde_json::from_slice(&plain).map_err(|error| {
-            Failure::stop(format!("the payload of the signal does not decode ({error})")).class("signal")
-        })
-    }
-}
+use crate::heartbeat::Heartbeat;
 
 /// Makes the future of one try.
 pub(super) type Body<'f> = Box<dyn FnMut(StepCx) -> Boxed<'f, Result<Vec<u8>, Failure>> + Send + 'f>;
@@ -156,6 +45,8 @@ pub(super) struct RawStep<'f> {
     pub(super) retry: Retry,
     pub(super) backoff: Option<Backoff>,
     pub(super) timeout: Option<Duration>,
+    /// How long one try may run without reporting progress.
+    pub(super) heartbeat_timeout: Option<Duration>,
     /// How long it may take until it succeeds, over all tries.
     pub(super) within: Option<Duration>,
     /// How long after a check of a condition the next one follows.
@@ -188,6 +79,7 @@ impl<'f> RawStep<'f> {
             retry,
             backoff: None,
             timeout,
+            heartbeat_timeout: None,
             within: None,
             every: None,
             signal: None,
@@ -215,12 +107,15 @@ impl<'f> RawStep<'f> {
         };
         let ident = self.ident();
         let step_id = id_of(&self.core, &ident);
-        let cx = StepCx { core: Arc::clone(&self.core), call: id, ident, tries, signal_payload, id: step_id };
-        // Code before the first `await` is part of the step.
         let (core, body) = (Arc::clone(&self.core), &mut self.body);
+        let env = &core.services.env;
+        let heartbeat = self.heartbeat_timeout.map(|timeout| Arc::new(Heartbeat::new(env, timeout)));
+        let cx = StepCx::new(Arc::clone(&core), (id, ident), tries, signal_payload, step_id)
+            .with_heartbeat(heartbeat.clone());
+        // Code before the first `await` is part of the step.
         let made = core.run_as_body(&self.name, self.timeout, || catch_unwind(AssertUnwindSafe(|| body(cx))));
         self.running = Some(match made {
-            Ok(run) => within(&self.core.services.env, self.timeout, run),
+            Ok(run) => within(env, self.timeout, watched(env, heartbeat, run)),
             Err(panic) => {
                 let failure = Failure::of_panic(&*panic);
                 Box::pin(std::future::ready(Err(failure)))
@@ -397,6 +292,13 @@ where
         self
     }
 
+    /// How long one try may run without a call of [`StepCx::progress`]; then it ends like one that has reached its timeout. By
+    /// default it need not report.
+    pub fn heartbeat_timeout(mut self, timeout: Duration) -> Self {
+        self.raw.heartbeat_timeout = Some(timeout);
+        self
+    }
+
     /// Removes the limit on how long one try may run.
     pub fn no_timeout(mut self) -> Self {
         self.raw.timeout = None;
@@ -440,6 +342,17 @@ where
         let Poll::Ready((_, ending)) = Pin::new(&mut this.raw).poll(cx) else { return Poll::Pending };
         decode_result(&this.raw.core, &this.raw.name, this.raw.line, ending)
     }
+}
+
+/// Limits how long a try may run without reporting progress.
+fn watched<'f>(
+    env: &Env,
+    heartbeat: Option<Arc<Heartbeat>>,
+    run: Boxed<'f, Result<Vec<u8>, Failure>>,
+) -> Boxed<'f, Result<Vec<u8>, Failure>> {
+    let Some(heartbeat) = heartbeat else { return run };
+    let env = env.clone();
+    Box::pin(async move { heartbeat.watch(&env, run).await })
 }
 
 /// Limits how long a try may run.

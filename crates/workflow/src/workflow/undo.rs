@@ -25,16 +25,23 @@ use super::{
     step_id::undo_id,
     undo_record::undo_of,
 };
-use crate::machine::Services;
+use crate::{attempt_source::TestContext, machine::Services};
 
 /// What a running undo can find out about its step and its try.
 #[derive(Clone)]
 pub struct UndoCx {
-    services: Arc<Services>,
+    data: UndoData,
     job: JobId,
     step_id: String,
     tries: u32,
     fence: i32,
+}
+
+/// Where the context takes the program's data from.
+#[derive(Clone)]
+enum UndoData {
+    Engine(Arc<Services>),
+    Test(Arc<TestContext>),
 }
 
 impl UndoCx {
@@ -46,12 +53,18 @@ impl UndoCx {
     /// The program's data of this type, which the engine's builder was given. If it was given none, the undo fails.
     #[track_caller]
     pub fn data<T: Send + Sync + 'static>(&self) -> &T {
-        self.services.data.expect()
+        match &self.data {
+            UndoData::Engine(services) => services.data.expect(),
+            UndoData::Test(test) => test.expect_data(),
+        }
     }
 
     /// The program's data of this type, if the engine's builder was given any.
     pub fn try_data<T: Send + Sync + 'static>(&self) -> Option<&T> {
-        self.services.data.get()
+        match &self.data {
+            UndoData::Engine(services) => services.data.get(),
+            UndoData::Test(test) => test.data.get(),
+        }
     }
 
     /// The id that the undone step ran with: [`super::StepCx::step_id`] of all its tries.
@@ -76,6 +89,15 @@ impl UndoCx {
     }
 }
 
+impl TestContext {
+    /// The context of an undo.
+    pub fn into_undo_cx(self) -> UndoCx {
+        let (job, step_id) = (self.job.id, self.step_id.clone());
+        let (tries, fence) = (self.job.attempts, self.job.epoch.0);
+        UndoCx { data: UndoData::Test(Arc::new(self)), job, step_id, tries, fence }
+    }
+}
+
 /// How an undo ended.
 pub(super) enum UndoOutcome {
     /// It succeeded or has failed finally, and that is committed.
@@ -97,7 +119,7 @@ impl Driver {
         }
         // Code before the first `await` may panic as well.
         let cx = UndoCx {
-            services: Arc::clone(&self.core.services),
+            data: UndoData::Engine(Arc::clone(&self.core.services)),
             job: self.core.job.id,
             step_id: undo.step_id,
             tries: tried.as_ref().map_or(0, |tried| tried.tries),

@@ -18,7 +18,8 @@ use super::{
     core::Core,
     journal::CallEnd,
     made::{Made, MadeStart, Unawaited},
-    step::{RawStep, StepCx, complete_if_true, decode_result, encode_result},
+    step::{RawStep, complete_if_true, decode_result, encode_result},
+    step_cx::StepCx,
 };
 use crate::{
     Child, Kind,
@@ -331,9 +332,22 @@ impl<T: DeserializeOwned> Future for ContinueIf<'_, T> {
 ///
 /// Children that are made one after the other and awaited later run side by side:
 ///
-/// ```ignore
+/// ```
+/// # use windlass_model::Failure;
+/// # use windlass_workflow::{Flow, Task, TaskCx};
+/// # #[derive(serde::Serialize, serde::Deserialize)]
+/// # struct Render { page: u32 }
+/// # impl Task for Render {
+/// #     const KIND: &'static str = "render";
+/// #     type Output = u64;
+/// #     type Error = Failure;
+/// #     async fn run(self, _cx: &TaskCx) -> Result<u64, Failure> { Ok(0) }
+/// # }
+/// # async fn example(flow: Flow) -> Result<(), Failure> {
 /// let (a, b) = (flow.child("a", Render { page: 1 }), flow.child("b", Render { page: 2 }));
 /// let pages = (a.await?, b.await?);
+/// # Ok(())
+/// # }
 /// ```
 #[must_use = "a child that nobody awaits is an error of the workflow; `.detach()` it if nobody needs its result"]
 pub struct ChildWait<O> {

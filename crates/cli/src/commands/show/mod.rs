@@ -11,7 +11,7 @@ use windlass::{
     State, States, Time,
     model::{Payload, Settings},
     operate::{
-        Found,
+        Found, text,
         views::{self, JobView},
     },
     store::{Attempt, CancelHold, Holds, Job},
@@ -116,6 +116,9 @@ fn page(view: &JobView, program: &Program) -> String {
             if summary.state == State::Running { "claimed" } else { "last start" },
             absolute_and_relative(at, now),
         );
+    }
+    if let Some(progress) = &job.progress {
+        line("progress", out::plain(&text::progress(progress, now)));
     }
     if let Some(at) = summary.finished_at {
         line("ended", absolute_and_relative(at, now));

@@ -32,7 +32,7 @@ impl Pair {
     /// Compares lists, counts and gates; with `detail`, everything about every job.
     pub(super) async fn compare(&mut self, detail: bool) -> Result<(), String> {
         let jobs = on_both!(self, |store| store.inspect().jobs(&all_jobs())).unwrap_or_default();
-        on_both!(self, |store| sorted(store.inspect().state_counts(5)));
+        on_both!(self, |store| sorted(store.inspect().state_counts()));
         on_both!(self, |store| sorted(store.inspect().workers()));
         self.compare_gates().await?;
         if detail {

@@ -146,6 +146,7 @@ impl Pair {
                     lease: Duration::from_secs(u64::from(*lease)),
                     settled: self.earlier_claim(*worker, *settled),
                     solo_ended: self.earlier_claim(*worker, *solo_ended),
+                    progress: None,
                 };
                 on_both!(self, |store| store.renew(now, &request));
             }

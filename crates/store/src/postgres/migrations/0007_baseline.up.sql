@@ -13,7 +13,7 @@
 --
 -- Lock order, for every transaction: workers, timers, arrivals, schedules, unique_names, jobs (by id), branches (by job and
 -- number), serial_keys (by id), serial_waiting and serial_holders, rate_limits (by id), ready, claims, gates, branch_counts (by
--- job, branch and writer).
+-- job, branch and writer), job_counts (by lane and writer).
 
 create table meta (
     one           int4 primary key check (one = 1),
@@ -145,7 +145,8 @@ create table workers (
     status        int2 not null default 0,   -- 0 alive, 1 dead with claims to return, 2 gone
     name          text not null,
     liveness_file text,                 -- the lock file that its process holds while it lives
-    serves        text not null default '[]' -- JSON: which queues, with how many slots and which kinds
+    serves        text not null default '[]', -- JSON: which queues, with how many slots and which kinds
+    progress      text                  -- JSON: what its attempts last reported; written by renew
 ) with (fillfactor = 50);
 
 -- One row per claim: the jobs it took and their epochs.
@@ -179,6 +180,21 @@ create table gates (
     version       int8 not null,
     primary key (queue, writer)
 ) with (fillfactor = 50);
+
+-- How many jobs there are, per lane, as differences by many writers: only their sum means something. `live` have not ended, and of these
+-- `scheduled` and `waiting` are so. Written by every transaction that adds, moves or deletes jobs. Those that are running are listed in
+-- `claims`; the other live ones are ready.
+create table job_counts (
+    live          int8 not null,
+    scheduled     int8 not null,
+    waiting       int8 not null,
+    done          int8 not null,
+    failed        int8 not null,
+    cancelled     int8 not null,
+    lane          int4 not null,
+    writer        int4 not null,        -- two commits in flight must not wait for each other
+    primary key (lane, writer)
+) with (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000);
 
 -- Token buckets. The level is in tokens times the microseconds of `per`, as of `level_at`.
 create table rate_limits (
@@ -479,3 +495,18 @@ create table branch_counts (
     writer        int4 not null,        -- two commits in flight must not wait for each other
     primary key (job, branch, writer)
 ) with (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000);
+
+-- Tokens of clients of the HTTP API. Few rows.
+create table tokens (
+    id            text primary key,
+    name          text not null unique,
+    role          text not null,
+    kinds         text not null,        -- JSON array; empty for all
+    queues        text not null,        -- JSON array; empty for all
+    hash          bytea not null,       -- BLAKE3 of the secret, which is kept nowhere
+    created_at    int8 not null,
+    created_by    text not null,
+    expires_at    int8,
+    revoked_at    int8,
+    last_used_at  int8                  -- written at most once a minute
+);

@@ -24,11 +24,18 @@ delete from arrivals where ctid = any (array(
 returning seq
 
 -- name: insert_refused
--- Inserts a job that could not be admitted as one that has ended, so that its submitter learns why.
-insert into jobs (id, submitted_at, due_at, lane, kind, priority, codec, digest, input, state, unsuccessful_state, reason, failure,
-                  finished_at)
-values ($1, $2, $2, $3, $4, 0, $5, $6, $7, $8::int2, $8, $9, $10, $2)
-on conflict do nothing
+-- Inserts a job that could not be admitted as one that has ended, so that its submitter learns why. $11 is the writer of counts.
+with inserted as (
+    insert into jobs (id, submitted_at, due_at, lane, kind, priority, codec, digest, input, state, unsuccessful_state, reason, failure,
+                      finished_at)
+    values ($1, $2, $2, $3, $4, 0, $5, $6, $7, $8::int2, $8, $9, $10, $2)
+    on conflict do nothing
+    returning id, lane, state
+), counted_jobs as (
+    {{counts.add($11, select lane, 0, 0, 0, 0, count(*) filter (where state = 2), count(*) filter (where state = 3)
+        from inserted group by lane)}}
+)
+select id from inserted
 
 -- name: are_waiting
 -- Lists which of some jobs wait to be admitted. Reads the whole table, which is short.

@@ -1,7 +1,7 @@
 -- Execution::commit, with waits.park, journal.sql and branches.sql: one statement for all changes of a batch that are of one sort. Each is a
 -- guarded update of jobs; what else a change writes depends on the rows which that update returned, so that nothing of a fenced change
 -- is written. Locks jobs in the order given, which is by id; a batch of several statements locks all its jobs first (lock_jobs). SQLite
--- sends a statement per change.
+-- sends a statement per change. The last parameter of statements that end jobs, schedule or park them is the writer of counts.
 --
 -- Parameters that all array statements share: $1 time, $2 to $7 of each change its job, epoch, revision, worker, start and claim, $8
 -- and $9 the claims of the batch, each once. Those with journals: $10 to $19 the entries. Those with steps: $20 to $26 the stage that
@@ -57,6 +57,12 @@ counted as (
     on conflict (job, branch, writer) do update set started = counts.started + excluded.started, done = counts.done + excluded.done
 )
 
+-- fragment: count_ended(writer)
+-- Counts the jobs that `wrote` has ended.
+counted_jobs as (
+    {{counts.ended({{writer}}, wrote)}}
+)
+
 -- fragment: add_entries
 -- Adds the journal entries of changes that `wrote` has written.
 journaled as (
@@ -95,31 +101,34 @@ has_undo = case when c.has_undo then true else j.has_undo end
 
 -- name: done
 -- Marks tasks done where the guard holds. Returns the ids it wrote, whether they leave something to clear, and their branches.
-{{mark_done($10, $11)}}
-returning j.id, {{has_leftovers}}, {{branch_child}}
+with wrote as (
+    {{mark_done($10, $11)}}
+    returning j.id, j.lane, j.state, {{has_leftovers}} as has_leftovers, {{branch_child}}
+), {{count_ended($12)}}
+select id, has_leftovers, parent, branch, item_count from wrote
 
 -- name: done_counted
 -- The same for a batch that has children of branches, which it counts in the rows of writer $12.
 with wrote as (
     {{mark_done($10, $11)}}
-    returning j.id, {{has_leftovers}} as has_leftovers, c.rev, {{branch_child}}
-), {{count_done($12)}}
+    returning j.id, j.lane, j.state, {{has_leftovers}} as has_leftovers, c.rev, {{branch_child}}
+), {{count_ended($12)}}, {{count_done($12)}}
 select id, has_leftovers from wrote
 
 -- name: done_journal
 -- Marks workflows done where the guard holds, with entries of their journals. Returns the same as done.
 with wrote as (
     {{mark_done($20, $21)}}
-    returning j.id, {{has_leftovers}} as has_leftovers, {{branch_child}}
-), {{add_entries}}
+    returning j.id, j.lane, j.state, {{has_leftovers}} as has_leftovers, {{branch_child}}
+), {{count_ended($22)}}, {{add_entries}}
 select id, has_leftovers, parent, branch, item_count from wrote
 
 -- name: done_journal_counted
 -- The same for a batch that has children of branches, which it counts in the rows of writer $22.
 with wrote as (
     {{mark_done($20, $21)}}
-    returning j.id, {{has_leftovers}} as has_leftovers, c.rev, {{branch_child}}
-), {{add_entries}}, {{count_done($22)}}
+    returning j.id, j.lane, j.state, {{has_leftovers}} as has_leftovers, c.rev, {{branch_child}}
+), {{count_ended($22)}}, {{add_entries}}, {{count_done($22)}}
 select id, has_leftovers from wrote
 
 -- name: failed
@@ -132,8 +141,8 @@ with {{common.clock}}, wrote as (
                        $10::int2[], $11::int2[], $12::text[], $13::int4[])
          as c (id, epoch, rev, worker, started_at, claim, state, reason, failure, counts)
     where {{guard}}
-    returning j.id, c.epoch, c.worker, c.started_at, c.failure, {{has_leftovers}} as has_leftovers, {{branch_child}}
-), attempted as (
+    returning j.id, j.lane, j.state, c.epoch, c.worker, c.started_at, c.failure, {{has_leftovers}} as has_leftovers, {{branch_child}}
+), {{count_ended($14)}}, attempted as (
     insert into attempts (job, epoch, worker, started_at, ended_at, failure)
     select wrote.id, wrote.epoch, wrote.worker, wrote.started_at, clock.now, wrote.failure from wrote, clock
 )
@@ -154,9 +163,9 @@ with {{common.clock}}, wrote as (
          as c (id, epoch, rev, worker, started_at, claim, ran, stage, codec, data, has_undo,
                outcome, state, reason, failure, counts, output_codec, output)
     where {{guard}}
-    returning j.id, j.rev, c.epoch, c.worker, c.started_at, c.ran, c.outcome, c.failure, {{has_leftovers}} as has_leftovers,
-              {{branch_child}}
-), {{add_attempts}}, transitioned as (
+    returning j.id, j.rev, j.lane, j.state, c.epoch, c.worker, c.started_at, c.ran, c.outcome, c.failure,
+              {{has_leftovers}} as has_leftovers, {{branch_child}}
+), {{count_ended($34)}}, {{add_attempts}}, transitioned as (
     insert into transitions (job, rev, stage, outcome, at, worker)
     select w.id, w.rev, w.ran, w.outcome, clock.now, w.worker from wrote w, clock where w.ran is not null
 ), {{consume_signals}}, {{add_entries}}
@@ -189,6 +198,8 @@ with {{common.clock}}, wrote as (
 ), to_gates as (
     {{gates.bump_timers_and_lanes($32, exists (select from wrote cross join clock where wrote.due_at > clock.now),
         select wrote.lane from wrote, clock where wrote.due_at <= clock.now and wrote.hold is null)}}
+), counted_jobs as (
+    {{counts.add($33, select lane, 0, count(*), 0, 0, 0, 0 from wrote, clock where wrote.due_at > clock.now group by lane)}}
 )
 select id, false, false, parent, branch, item_count from wrote
 

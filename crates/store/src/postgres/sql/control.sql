@@ -56,13 +56,17 @@ with ended as materialized (
 
 -- name: cancel
 -- Ends live jobs, which are locked, as cancelled: raises their epochs, so that running attempts are fenced. Deletes their timers, pauses and
--- cancel requests, skipping timers that another process is firing. Returns those that are children or have branches: whether a wait of
+-- cancel requests, skipping timers that another process is firing. $4 is the writer of counts. Returns those that are children or have branches: whether a wait of
 -- their parent counts them, whether they have branches, and the branches they are in. Walks primary keys.
-with wrote as (
+with old as materialized (
+    select j.lane, {{counts.old_location}} from jobs j where j.id = any($1::uuid[]) and j.state = 0
+), counted_jobs as (
+    {{counts.left_live($4, 0, count(*), old)}}
+), wrote as (
     update jobs j
     set state = 3, unsuccessful_state = 3, epoch = j.epoch + 1, failure = x.failure, finished_at = $3::int8, hold = null,
         parked = null
-    from unnest($1::uuid[], $2::text[]) as x (id, failure)
+    from unnest($1, $2::text[]) as x (id, failure)
     where j.id = x.id and j.state = 0
     returning j.id, j.due_at, j.deadline_at, j.parent_rev, j.parent, j.branch, j.item_count, j.items_counted, j.rev, j.has_branches
 ), {{delete_holds(wrote)}}, old_timers as materialized (
@@ -119,9 +123,13 @@ update jobs set hold = 2 where id = any($1::uuid[])
 
 -- name: revive
 -- Revives failed and cancelled jobs, which are locked: resets their counters, raises their epochs, makes them due at $2, and sets a deadline as
--- far away as the first one was, at most $3. Deletes what is left of pauses and cancel requests. Walks primary keys.
+-- far away as the first one was, at most $3. Deletes what is left of pauses and cancel requests. $4 and $5 are the writers of gates and
+-- counts. Walks primary keys.
 with old as materialized (
-    select j.id, j.due_at, j.deadline_at from jobs j where j.id = any($1::uuid[]) and j.state in (2, 3)
+    select j.id, j.due_at, j.deadline_at, j.lane, j.state from jobs j where j.id = any($1::uuid[]) and j.state in (2, 3)
+), counted_jobs as (
+    {{counts.add($5, select lane, count(*), 0, 0, 0, -count(*) filter (where state = 2), -count(*) filter (where state = 3)
+        from old group by lane)}}
 ), wrote as (
     update jobs j
     set state = 0, unsuccessful_state = null, reason = null, finished_at = null, attempts = 0, worker_deaths = 0, solo_crashes = 0,
@@ -141,10 +149,14 @@ with old as materialized (
 -- name: start_unwind
 -- Starts to unwind live jobs instead of ending them: resets their counters, raises their epochs (running attempts are fenced), ends their waits
 -- and holds, deletes their timers, pauses and cancel requests (skipping timers that another process is firing), and gives up the slot
--- or position of their serial key. The jobs and serial keys are locked, and the jobs not in the ready set; serial.enter comes next. Walks
--- primary keys.
+-- or position of their serial key. The jobs and serial keys are locked, and the jobs not in the ready set; serial.enter comes next. $4
+-- is the writer of counts. Walks primary keys.
 with old as materialized (
-    select j.id, j.due_at, j.deadline_at, j.serial_key, j.serial_position from jobs j where j.id = any($1::uuid[]) and j.state = 0
+    select j.id, j.due_at, j.deadline_at, j.serial_key, j.serial_position, j.lane, {{counts.old_location}}
+    from jobs j where j.id = any($1::uuid[]) and j.state = 0
+), counted_jobs as (
+    {{counts.add($4, select lane, 0, -count(*) filter (where was_scheduled), -count(*) filter (where was_parked), 0, 0, 0
+        from old group by lane)}}
 ), wrote as (
     update jobs j
     set unwind = x.unwind, has_undo = false, epoch = j.epoch + 1, due_at = $3::int8, attempts = 0, worker_deaths = 0, solo_crashes = 0,
@@ -168,9 +180,19 @@ delete from serial_holders h using old o where h.serial_key = o.serial_key and h
 update jobs set priority = $2::int2 where id = any($1::uuid[])
 
 -- name: update_stage
--- Gives a machine, which is locked, another lane, stage and data, and raises its epoch. Walks the primary key.
-update jobs set lane = $2::int4, stage = $3::text, data_codec = $4::int2, data = $5::bytea, epoch = epoch + 1
-where id = $1::uuid
+-- Gives a machine, which is locked, another lane, stage and data, and raises its epoch. $6 is the writer of counts. Walks the primary key.
+with old as materialized (
+    select j.lane, j.state, {{counts.old_location}} from jobs j where j.id = $1::uuid
+), counted_jobs as (
+    {{counts.add($6, select lane, sum(sign * (state = 0)::int4), sum(sign * (state = 0 and was_scheduled)::int4),
+        sum(sign * (state = 0 and was_parked)::int4), sum(sign * (state = 1)::int4), sum(sign * (state = 2)::int4),
+        sum(sign * (state = 3)::int4)
+        from (select lane, state, was_scheduled, was_parked, -1 as sign from old
+              union all select $2::int4, state, was_scheduled, was_parked, 1 from old) moved
+        group by lane)}}
+)
+update jobs set lane = $2, stage = $3::text, data_codec = $4::int2, data = $5::bytea, epoch = epoch + 1
+where id = $1
 
 -- name: write_audit
 -- Adds entries to the audit log, in order.

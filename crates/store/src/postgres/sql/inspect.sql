@@ -7,7 +7,7 @@
 select {{common.summary($2)}}, j.epoch, j.rev, j.worker_deaths, j.solo_crashes, coalesce(h.worker, j.worker),
        coalesce(h.claimed_at, j.started_at), j.deadline_at, j.tags, j.options, j.settings, j.retry_counts, j.codec, j.input,
        j.output_codec, j.output, j.failure, j.parent, j.data_codec, j.data, j.wait, j.wait_until, j.pending_children, j.unwind,
-       j.branch, j.spawn, j.item, coalesce(j.item_count, 1), b.name, b.spawns
+       j.branch, j.spawn, j.item, coalesce(j.item_count, 1), b.name, b.spawns, (select w.progress from workers w where w.id = h.worker)
 from jobs j
 left join lateral (
     select c.worker, c.claimed_at from claims c, unnest(c.jobs, c.epochs) as p (id, epoch)
@@ -171,20 +171,6 @@ select j.lane, 'running', count(*), null
 from (select p.id, p.epoch from claims c cross join lateral unnest(c.jobs, c.epochs) as p (id, epoch) limit $1::int8) s
 join jobs j on j.id = s.id and j.epoch = s.epoch and j.state = 0
 group by j.lane
-
--- name: state_counts
--- Counts jobs per lane and state, each up to $1. Live jobs are counted by where they are; those that wait for a serial key or are
--- held are ready. Reads all jobs.
-select lane, state, least(count(*), $1) from (
-    select lane, case state when 0 then 'live' when 1 then 'done' when 2 then 'failed' else 'cancelled' end as state
-    from jobs
-    union all select abs(lane), 'ready' from ready
-    union all select j.lane, 'ready' from serial_waiting w join jobs j on j.id = w.job
-    union all select lane, 'ready' from jobs where state = 0 and hold = 2
-    union all select j.lane, 'scheduled' from timers t join jobs j on j.id = t.job
-              where t.purpose = 0 and j.state = 0 and coalesce(j.parked, 0) <> 1
-    union all select lane, 'waiting' from jobs where state = 0 and parked = 1
-) s group by lane, state
 
 -- name: bytes
 -- Reads the size of all tables of the schema in bytes, with their indexes.

@@ -32,12 +32,16 @@ select n.job from unnest($1::int4[], $2::text[], $3::uuid[]) as n (kind, key, jo
 join unique_names s on s.kind = n.kind and s.name = n.key and s.job = n.job
 
 -- name: jobs
--- Deletes ended jobs with all their rows, and returns how many. Skips those that someone is reviving. Walks primary keys.
+-- Deletes ended jobs with all their rows, and returns how many. Skips those that someone is reviving. $9 is the writer of counts. Walks
+-- primary keys.
 with deleted as (
     delete from jobs where id = any (array(
         select j.id from jobs j where j.id = any($1::uuid[]) and j.state = $2::int2 and j.finished_at < $6::int8 order by j.id for update skip locked
     ))
-    returning id, has_branches
+    returning id, has_branches, lane, state
+), counted_jobs as (
+    {{counts.add($9, select lane, 0, 0, 0, -count(*) filter (where state = 1), -count(*) filter (where state = 2),
+        -count(*) filter (where state = 3) from deleted group by lane)}}
 ), deleted_tags as (
     delete from tags t using unnest($7::uuid[], $8::text[]) as x (job, tag), deleted d
     where d.id = x.job and t.job = x.job and t.tag = x.tag

@@ -36,7 +36,7 @@ for update
 -- name: return_jobs
 -- Returns jobs as suspects, or fails those that are poison, as decided by the caller; raises their epochs, records the lost attempts, and
 -- fills the ready set and moves gates for those that are not held. $10 is the number of the reason, $11 the span by which priority moves
--- the rank, $12 the gate writer. Returns, by state, how many jobs there are; the deadlines of poisoned jobs; the jobs that give up
+-- the rank, $12 the gate writer, $13 that of counts. Returns, by state, how many jobs there are; the deadlines of poisoned jobs; the jobs that give up
 -- their serial key; and all poisoned jobs, and which of them a wait counts. Walks the primary key of jobs.
 with {{common.clock}}, decided as materialized (
     select * from unnest($2::uuid[], $3::int4[], $4::int2[], $5::int2[], $6::bool[], $7::int8[], $8::int8[], $9::text[])
@@ -60,6 +60,8 @@ with {{common.clock}}, decided as materialized (
     select -lane, due_at + priority * $11::int8, id from wrote where state = 0 and hold is null
 ), to_gates as (
     {{gates.bump_lanes($12, select lane from wrote where state = 0 and hold is null)}}
+), counted_jobs as (
+    {{counts.add($13, select lane, -count(*), 0, 0, 0, count(*), 0 from wrote where state = 2 group by lane)}}
 )
 select state, count(*), array_agg(deadline_at) filter (where state = 2 and deadline_at is not null),
        array_agg(id) filter (where state = 2 and deadline_at is not null),

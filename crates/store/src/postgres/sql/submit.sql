@@ -40,9 +40,15 @@ to_tags as (
     on conflict do nothing
 )
 
+-- fragment: count_inserted(writer)
+-- Counts them: those that are due later are scheduled.
+counted_jobs as (
+    {{counts.add({{writer}}, select lane, count(*), count(*) filter (where due_at > submitted_at), 0, 0, 0, 0 from inserted group by lane)}}
+)
+
 -- name: insert
 -- Inserts jobs, unless their ids or keys exist: those due now into the ready set or, if worker $22 has a lease and the queue is not paused,
--- into its claim $23; the others into timers. $19 keys, $20 the span by which priority moves the rank, $21 the gate writer. Returns the ids
+-- into its claim $23; the others into timers. $19 keys, $20 the span by which priority moves the rank, $21 the gate writer, $24 that of counts. Returns the ids
 -- it wrote, and whether they are claimed. Sorted by kind, key and id. Locks the worker (key share), then jobs.
 with {{common.clock}}, live_worker as materialized (
     select w.id from workers w, clock where w.id = $22 and w.status = 0 and w.lease_until > clock.now for key share of w
@@ -71,13 +77,13 @@ with {{common.clock}}, live_worker as materialized (
 ), {{add_tags}}, to_gates as (
     {{gates.bump_timers_and_lanes($21, exists (select from inserted where due_at > submitted_at or deadline_at is not null),
         select lane from placed where is_due and not is_claimed)}}
-)
+), {{count_inserted($24)}}
 select id, is_claimed from placed
 
 -- name: insert_special
 -- Inserts jobs that need more than a row and a placement (serial keys, unique names, rate limits, parents, signals), unless their ids or keys
 -- exist; later statements make them ready. $19 to $28 are their key, parent, serial key, weight, whether they keep their slot, parent revision, branch,
--- spawn, item and number of items. Returns the ids it wrote, which are due, when they were submitted, and which have timers. Sorted as by insert.
+-- spawn, item and number of items, $29 the writer of counts. Returns the ids it wrote, which are due, when they were submitted, and which have timers. Sorted as by insert.
 with {{common.clock}}, inserted as (
     insert into jobs ({{columns}}, key, parent, serial_key, serial_position, rate_weight, keeps_slot, parent_rev, branch, spawn, item, item_count)
     select {{values}}, n.key, n.parent, n.serial_key, {{due_at}}, n.rate_weight, n.keeps_slot, n.parent_rev, n.branch, n.spawn, n.item,
@@ -86,15 +92,15 @@ with {{common.clock}}, inserted as (
                        $25::int8[], $26::int2[], $27::text[], $28::int4[])
          as n ({{names}}, key, parent, serial_key, rate_weight, keeps_slot, parent_rev, branch, spawn, item, item_count)
     on conflict do nothing
-    returning id, submitted_at, due_at, deadline_at
-), {{add_timers}}, {{add_tags}}
+    returning id, lane, submitted_at, due_at, deadline_at
+), {{add_timers}}, {{add_tags}}, {{count_inserted($29)}}
 select id, due_at <= submitted_at, submitted_at, due_at > submitted_at or deadline_at is not null from inserted
 
 -- name: insert_branch_children
 -- Inserts children of branches, unless their ids exist: those due now into the ready set, the others into timers; without $27 nowhere, because
 -- their first attempt is written next. With $24 they are added to what was spawned in their branches, once for each branch. $19 to $23
--- are parent, branch, spawn, item and number of items, $25 the span by which priority moves the rank, $26 the gate writer. Writes no row of their
--- parents. Sorted by id.
+-- are parent, branch, spawn, item and number of items, $25 the span by which priority moves the rank, $26 the gate writer, $28 that of counts. Writes no row
+-- of their parents. Sorted by id.
 with {{common.clock}}, inserted as (
     insert into jobs ({{columns}}, parent, branch, spawn, item, item_count)
     select {{values}}, n.parent, n.branch, n.spawn, n.item, n.item_count
@@ -109,7 +115,7 @@ with {{common.clock}}, inserted as (
     update branches b set spawned = b.spawned + k.n
     from (select parent, branch, sum(coalesce(item_count, 1)) as n from inserted group by parent, branch) k
     where $24::bool and b.job = k.parent and b.number = k.branch
-)
+), {{count_inserted($28)}}
 {{gates.bump_timers_and_lanes($26, exists (select from inserted where due_at > submitted_at or deadline_at is not null),
     select lane from inserted where due_at <= submitted_at and $27)}}
 
@@ -124,9 +130,11 @@ select j.id, j.digest, j.kind, j.key, false
 from unnest($4::int4[], $5::text[]) as k (kind, key) join jobs j on j.kind = k.kind and j.key = k.key
 
 -- name: remove
--- Deletes a job that this transaction has inserted, because its unique name is taken. Walks primary keys.
+-- Deletes a job that this transaction has inserted, because its unique name is taken. $2 is the writer of counts. Walks primary keys.
 with deleted as (
-    delete from jobs where id = $1::uuid returning id, due_at, deadline_at, tags
+    delete from jobs where id = $1::uuid returning id, lane, submitted_at, due_at, deadline_at, tags
+), counted_jobs as (
+    {{counts.add($2, select lane, -count(*), -count(*) filter (where due_at > submitted_at), 0, 0, 0, 0 from deleted group by lane)}}
 ), deleted_tags as (
     delete from tags t using deleted d
     where d.tags is not null and t.job = d.id and t.tag in (select jsonb_array_elements_text(d.tags::jsonb))

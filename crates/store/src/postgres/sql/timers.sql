@@ -48,12 +48,17 @@ with entering as (
 {{gates.bump_lanes($5, select lane from entering)}}
 
 -- name: expire
--- Fails jobs, which are locked, whose deadlines have passed, and raises their epochs: running attempts are fenced. Walks the primary key of
--- jobs.
+-- Fails jobs, which are locked, whose deadlines have passed, and raises their epochs: running attempts are fenced. $5 is the writer of
+-- counts. Walks the primary key of jobs.
+with old as materialized (
+    select j.lane, {{counts.old_location}} from jobs j where j.id = any($1::uuid[]) and j.state = 0
+), counted_jobs as (
+    {{counts.left_live($5, count(*), 0, old)}}
+)
 update jobs j
 set state = 2, unsuccessful_state = 2, epoch = j.epoch + 1, reason = $3, failure = x.failure, finished_at = $4, hold = null,
     parked = null
-from unnest($1::uuid[], $2::text[]) as x (id, failure)
+from unnest($1, $2::text[]) as x (id, failure)
 where j.id = x.id and j.state = 0
 
 -- name: remove

@@ -6,7 +6,7 @@
 -- resets the counters, records transitions and journal entries, deletes consumed signals, sets timers and moves gates. A wait that is met
 -- already is ended by wake, a statement of its own. Walks the primary keys of jobs and signals; locks jobs in the order given, which is by id.
 -- Parameters as in commit.sql; $27 whether the stage is unchanged, $28 outcome, $29 to $32 the wait as JSON, its names, how many are needed
--- and its timeout, $33 the latest time there is, $34 the span by which priority moves the rank, $35 the gate writer.
+-- and its timeout, $33 the latest time there is, $34 the span by which priority moves the rank, $35 the gate writer, $36 that of counts.
 with {{common.clock}}, wrote as (
     update jobs j
     set {{commit.written}}, {{commit.stage}}, epoch = j.epoch + 1,
@@ -36,6 +36,8 @@ with {{common.clock}}, wrote as (
 ), to_gates as (
     {{gates.bump_timers_and_lanes($35, exists (select from wrote where wait_until is not null),
         select lane from wrote where parked is null and hold is null)}}
+), counted_jobs as (
+    {{counts.add($36, select lane, 0, 0, count(*), 0, 0, 0 from wrote where parked = 1 group by lane)}}
 )
 select id, false, false, parent, branch, item_count from wrote
 
@@ -67,5 +69,7 @@ with {{common.clock}}, woken as (
     insert into ready (lane, rank, job) select {{common.ready_lane}}, rank, id from woken where hold is null and has_slot
 ), to_gates as (
     {{gates.bump_lanes($4, select lane from woken where hold is null and has_slot)}}
+), counted_jobs as (
+    {{counts.add($5, select lane, 0, 0, -count(*), 0, 0, 0 from woken group by lane)}}
 )
 select id, serial_key is not null and (hold is not null or not has_slot) from woken

@@ -12,10 +12,10 @@ on conflict do nothing
 
 -- name: renew
 -- Extends the lease of a live worker; deletes its settled claims ($4), unless one of their jobs is still claimed (its outcome was lost); and
--- notes which claims no longer run alone ($5). Returns whether there are workers to reap, and the worker's claims; no row if it was declared
+-- notes which claims no longer run alone ($5), and what the worker's attempts reported ($6), unless that is null. Returns whether there are workers to reap, and the worker's claims; no row if it was declared
 -- dead. Walks the primary keys of workers, claims and jobs, and reads all workers, which are few.
 with {{common.clock}}, renewed as (
-    update workers w set lease_until = clock.now + $3::int8 from clock where w.id = $2 and w.status = 0 returning w.id
+    update workers w set lease_until = clock.now + $3::int8, progress = coalesce($6::text, progress) from clock where w.id = $2 and w.status = 0 returning w.id
 ), settled as (
     delete from claims where worker = $2 and number = any($4::int8[])
       and not {{claim.has_claimed_job}}

@@ -1,4 +1,5 @@
 -- Deletes the whole store.
+drop table windlass_tokens;
 drop table windlass_branches;
 drop table windlass_context;
 drop table windlass_journal;
@@ -17,6 +18,7 @@ drop table windlass_serial_waiting;
 drop table windlass_serial_holders;
 drop table windlass_serial_keys;
 drop table windlass_rate_limits;
+drop table windlass_job_counts;
 drop table windlass_gates;
 drop table windlass_attempts;
 drop table windlass_claims;

@@ -144,7 +144,8 @@ create table windlass_workers (
     status        integer not null default 0,  -- 0 alive, 1 dead with claims to return, 2 gone
     name          text not null,
     liveness_file text,                 -- the lock file that its process holds while it lives
-    serves        text not null default '[]'  -- JSON: which queues, with how many slots and which kinds
+    serves        text not null default '[]',  -- JSON: which queues, with how many slots and which kinds
+    progress      text                  -- JSON: what its attempts last reported; written by renew
 );
 
 -- One row per claim: the jobs it took, 20 bytes each (id, then epoch big-endian).
@@ -175,6 +176,18 @@ create table windlass_gates (
     version       integer not null,
     primary key (queue, writer)
 ) without rowid;
+
+-- How many jobs there are, per lane: `live` have not ended, and of these `scheduled` and `waiting` are so. Written by every
+-- transaction that adds, moves or deletes jobs. Those that are running are listed in `claims`; the other live ones are ready.
+create table windlass_job_counts (
+    lane          integer primary key,
+    live          integer not null,
+    scheduled     integer not null,
+    waiting       integer not null,
+    done          integer not null,
+    failed        integer not null,
+    cancelled     integer not null
+);
 
 -- Token buckets. The level is in tokens times the microseconds of `per`, as of `level_at`.
 create table windlass_rate_limits (
@@ -384,3 +397,18 @@ create table windlass_branches (
     primary key (job, number)
 ) without rowid;
 create index windlass_branches_poll on windlass_branches (poll_at) where poll_at is not null;
+
+-- Tokens of clients of the HTTP API. Few rows.
+create table windlass_tokens (
+    id            text primary key,
+    name          text not null unique,
+    role          text not null,
+    kinds         text not null,        -- JSON array; empty for all
+    queues        text not null,        -- JSON array; empty for all
+    hash          blob not null,        -- BLAKE3 of the secret, which is kept nowhere
+    created_at    integer not null,
+    created_by    text not null,
+    expires_at    integer,
+    revoked_at    integer,
+    last_used_at  integer               -- written at most once a minute
+) without rowid;

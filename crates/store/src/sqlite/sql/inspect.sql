@@ -10,6 +10,10 @@ select {{common.summary(?2)}},
        j.failure, j.parent, j.data_codec, {{common.data}}, j.wait, j.wait_until, j.pending_children, j.unwind
 from windlass_jobs j where j.id = ?1
 
+-- name: progress
+-- Reads what the attempts of a worker last reported. Walks the primary key. PostgreSQL reads it within job.
+select progress from windlass_workers where id = ?1
+
 -- fragment: matches(state)
 -- Whether a job matches a filter: parameters 2 to 13. `is_ready`, `is_scheduled` and `is_parked` are columns of the statement.
 j.id < coalesce(?2, x'ffffffffffffffffffffffffffffffffff')
@@ -149,22 +153,6 @@ from (select t.job, t.purpose from windlass_timers t order by t.due_at, t.job, t
 join windlass_jobs j on j.id = first_due.job
 where first_due.purpose = 0 and j.state = 0 and j.parked is null
 group by j.lane
-
--- name: state_counts
--- Counts jobs per lane and state, each up to ?1. Live jobs are counted by where they are; those that wait for a serial key or are
--- held are ready. Reads all jobs.
-select lane, state, min(count(*), ?1) from (
-    select lane, 'live' as state from windlass_jobs where state = 0
-    union all select lane, 'done' from windlass_jobs where state = 1
-    union all select lane, 'failed' from windlass_jobs where state = 2
-    union all select lane, 'cancelled' from windlass_jobs where state = 3
-    union all select abs(lane), 'ready' from windlass_ready
-    union all select j.lane, 'ready' from windlass_serial_waiting w join windlass_jobs j on j.id = w.job
-    union all select lane, 'ready' from windlass_jobs where state = 0 and hold = 2
-    union all select lane, 'waiting' from windlass_jobs where state = 0 and parked is not null
-    union all select j.lane, 'scheduled' from windlass_timers t join windlass_jobs j on j.id = t.job
-              where t.purpose = 0 and j.parked is null
-) group by lane, state
 
 -- name: bytes
 -- Reads the size of the database file in bytes.

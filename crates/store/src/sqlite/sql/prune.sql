@@ -7,7 +7,7 @@
 select j.id, j.state, case when j.state = ?1 then j.finished_at end, j.kind, j.submitted_at,
        case when j.state = ?1 then coalesce((select p.state <> 1 from windlass_jobs p where p.id = j.parent), 0) else 0 end,
        case when j.state = ?1 then j.settings end, case when j.state = ?1 then j.tags end,
-       case when j.state = ?1 then j.external_payloads end, case when j.state = ?1 then j.has_branches end
+       case when j.state = ?1 then j.external_payloads end, case when j.state = ?1 then j.has_branches end, j.lane
 from windlass_jobs j
 where j.id > ?2
 order by j.id
@@ -17,7 +17,7 @@ limit ?3
 -- The same for failed or cancelled jobs (?1). Walks jobs_unsuccessful.
 select j.id, j.state, j.finished_at, j.kind, j.submitted_at,
        coalesce((select p.state <> 1 from windlass_jobs p where p.id = j.parent), 0), j.settings, j.tags, j.external_payloads,
-       j.has_branches
+       j.has_branches, j.lane
 from windlass_jobs j
 where j.unsuccessful_state = ?1 and j.id > ?2
 order by j.id

@@ -10,9 +10,9 @@ insert into windlass_workers (id, name, liveness_file, lease_until, serves) valu
 delete from windlass_workers where status = 2 and lease_until < ?1 - 604800000000 and id <> ?2
 
 -- name: renew
--- Extends the lease of a live worker. Returns whether there are workers to reap, and the worker's claims as a JSON array; no row if the
+-- Extends the lease of a live worker, and keeps what its attempts reported (?4), unless that is null. Returns whether there are workers to reap, and the worker's claims as a JSON array; no row if the
 -- worker was declared dead. Walks primary keys, and reads all workers, which are few.
-update windlass_workers set lease_until = ?2
+update windlass_workers set lease_until = ?2, progress = coalesce(?4, progress)
 where id = ?1 and status = 0
 returning exists (select 1 from windlass_workers where (status = 0 and lease_until <= ?3) or status = 1),
           (select json_group_array(number) from (select number from windlass_claims where worker = ?1 order by number))

@@ -177,7 +177,7 @@ impl<F: Faults> Wrapper for FaultyStore<F> {
         job(id: JobId) -> Option<store::Job>;
         jobs(filter: &'a store::Filter) -> Vec<store::Summary>;
         history(id: JobId) -> Vec<store::Attempt>;
-        state_counts(cap: u64) -> Vec<store::StateCount>;
+        state_counts() -> Vec<store::StateCount>;
         backlog(cap: u64) -> Vec<store::Backlog>;
         workers() -> Vec<store::WorkerView>;
         schema() -> store::SchemaState;

@@ -11,7 +11,7 @@ on_every_store!(
     a_cleanup_survives_a_crash_at_every_commit,
     a_cancel_outside_of_a_scope_ends_the_job,
     the_innermost_scope_catches,
-    a_step_that_cleans_up_is_not_told_to_stop,
+    a_step_that_cleans_up_is_not_asked_to_stop,
     undos_run_after_the_cleanup,
     a_retried_job_is_not_cancelled_any_more,
     a_scope_that_ends_by_itself_returns_its_result,
@@ -136,9 +136,9 @@ async fn the_innermost_scope_catches(on: On) {
     assert_eq!((times(format!("{run}/inner")), times(format!("{run}/cleanup"))), (1, 0));
 }
 
-async fn a_step_that_cleans_up_is_not_told_to_stop(on: On) {
+async fn a_step_that_cleans_up_is_not_asked_to_stop(on: On) {
     let lab = lab(on).await;
-    let (job, _) = cancelled(&lab, scoped("told", on)).await;
+    let (job, _) = cancelled(&lab, scoped("cleans_up", on)).await;
     let journal = lab.journal(job).await;
     let asked = journal.iter().find(|entry| entry.name == "ask").expect("asked");
     assert_eq!(asked.payload.bytes, b"false");

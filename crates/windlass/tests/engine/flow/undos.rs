@@ -108,7 +108,7 @@ async fn a_job_that_expires_is_undone(on: On) {
     let deadline = lab.now() + hours(2);
     let handle = engine.submit(Booking { ends: "waits".into() }).deadline(deadline).await.expect("submitted");
     let job = lab.job::<Booking>(handle.id());
-    lab.run().await;
+    lab.run_past_timeouts().await;
     match lab.result(job).await {
         Err(JobError::Failed { reason: Reason::Expired, .. }) => {}
         other => panic!("{other:?}"),

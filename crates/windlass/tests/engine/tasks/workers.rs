@@ -66,7 +66,7 @@ async fn many_jobs_run_exactly_once(url: &str) {
         .collect();
     runs.sort_unstable();
     assert!(runs.iter().copied().eq(base..base + n), "each ran once, none twice");
-    let counts = engine.inspect().state_counts(u64::MAX).await.expect("counted");
+    let counts = engine.inspect().state_counts().await.expect("counted");
     assert_eq!(counts.iter().map(|c| (c.state, c.jobs)).collect::<Vec<_>>(), [(State::Done, n)]);
     let counts = engine.counts();
     assert!(counts.commits * 20 < n, "group commit: {counts:?}");
@@ -101,7 +101,7 @@ async fn several_engines_share_a_store(url: &str) {
         engine.stop().await;
     }
     assert_eq!(RAN[store].load(Ordering::Relaxed), 3_000);
-    let counts = engines[0].inspect().state_counts(u64::MAX).await.expect("counted");
+    let counts = engines[0].inspect().state_counts().await.expect("counted");
     assert_eq!(counts.iter().map(|c| (c.state, c.jobs)).collect::<Vec<_>>(), [(State::Done, 3_000)]);
 }
 
@@ -124,7 +124,7 @@ async fn a_graceful_stop_finishes_running_jobs_and_releases_the_others(url: &str
     engine.start().await.expect("started");
     until("some run", async || engine.counts().started >= 4).await;
     assert_eq!(engine.stop().await, 0, "no attempt was given up");
-    let counts = engine.inspect().state_counts(u64::MAX).await.expect("counted");
+    let counts = engine.inspect().state_counts().await.expect("counted");
     let count = |state: State| counts.iter().filter(|c| c.state == state).map(|c| c.jobs).sum::<u64>();
     assert_eq!((count(State::Running), count(State::Ready) + count(State::Done)), (0, 40), "{counts:?}");
     assert!(count(State::Done) >= 4);

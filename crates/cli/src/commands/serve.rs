@@ -1,0 +1,131 @@
+//! `windlass serve`: the HTTP API, and a worker.
+
+use std::{net::SocketAddr, process::ExitCode};
+
+use anyhow::{Context, anyhow, bail};
+use windlass_server::{Server, Settings as HttpSettings, TlsFiles};
+
+use crate::{
+    config::{ServerSettings, Settings},
+    out,
+    program::Program,
+    stop::{self, StopSignals},
+};
+
+/// Serve the HTTP API, and run jobs like a worker
+///
+/// On a loopback address no login is needed. On any other address, and behind a proxy, every request needs a token, and the server does
+/// not start before there is one: `windlass tokens create NAME --role admin`.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// The address to listen on [env: WINDLASS_LISTEN] [default: 127.0.0.1:7077]
+    #[arg(long, value_name = "HOST:PORT")]
+    listen: Option<String>,
+    /// Serve the API alone and run no jobs
+    #[arg(long)]
+    no_work: bool,
+    /// A queue to run jobs of, as NAME or NAME=SLOTS; may be repeated [env: WINDLASS_QUEUES]
+    #[arg(long, value_name = "QUEUE", conflicts_with = "no_work")]
+    queue: Vec<String>,
+    /// A name by which clients call this server, besides its address; may be repeated [env: WINDLASS_HOSTS]
+    #[arg(long, value_name = "NAME")]
+    host: Vec<String>,
+    /// The certificate for TLS, a PEM file [env: WINDLASS_TLS_CERT]
+    #[arg(long, value_name = "PATH")]
+    tls_cert: Option<String>,
+    /// Its private key, a PEM file [env: WINDLASS_TLS_KEY]
+    #[arg(long, value_name = "PATH")]
+    tls_key: Option<String>,
+    /// The address or network of a proxy whose X-Forwarded-For and X-Forwarded-Proto are believed; may be repeated
+    /// [env: WINDLASS_TRUSTED_PROXIES]
+    #[arg(long, value_name = "ADDRESS")]
+    trusted_proxy: Vec<String>,
+    /// Ask for a token on a loopback address too [env: WINDLASS_LOGIN]
+    #[arg(long)]
+    login: bool,
+    /// How many requests per second a client may send; 0 for any number [env: WINDLASS_RATE] [default: 1000]
+    #[arg(long, value_name = "N")]
+    rate: Option<u32>,
+}
+
+pub(crate) async fn run(args: Args, program: &Program) -> anyhow::Result<ExitCode> {
+    let mut flags = Settings {
+        server: ServerSettings {
+            listen: args.listen,
+            hosts: args.host,
+            trusted_proxies: args.trusted_proxy,
+            tls_cert: args.tls_cert,
+            tls_key: args.tls_key,
+            login: args.login.then_some(true),
+            rate: args.rate,
+        },
+        ..Settings::default()
+    };
+    for queue in &args.queue {
+        flags.serve(queue)?;
+    }
+    let settings = flags.over(program.settings.clone());
+    let http = http_settings(&settings.server).await?;
+    let scheme = if http.tls.is_some() { "https" } else { "http" };
+    // Before anything is claimed, so that no signal is lost.
+    let mut stop = StopSignals::listen()?;
+    allow_many_connections();
+    let engine = settings.apply(program.builder()?)?;
+    let engine = engine.open().await.with_context(|| program.open_error())?;
+    let bound = Server::bind(engine.clone(), http).await;
+    let server = bound.map_err(|error| anyhow!(program.with_own_name(&error.to_string())))?;
+    if !args.no_work {
+        engine.start().await?;
+    }
+    let work = if args.no_work { ", and runs no jobs" } else { "" };
+    out::print(&format!("serves {} at {scheme}://{}{work}\n", program.display_url(), server.address()))?;
+    server.run(stop.received()).await;
+    tracing::info!(
+        "stopping: waiting for running attempts, releasing the rest; a second signal exits at once"
+    );
+    tokio::select! {
+        _ = engine.stop() => Ok(ExitCode::SUCCESS),
+        () = stop.received() => {
+            out::note("second signal: exiting at once; other workers run the jobs of this one again");
+            // Waits for nothing: an attempt may block its thread.
+            std::process::exit(stop::INTERRUPTED.into())
+        }
+    }
+}
+
+/// Raises the limit of open files, one of which every connection is: by default a process may have 1,024.
+fn allow_many_connections() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    const WANTED: u64 = 16_384;
+    let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
+    let allowed = maximum.map_or(WANTED, |maximum| maximum.min(WANTED));
+    if current.is_some_and(|current| current < allowed)
+        && let Err(error) = setrlimit(Resource::Nofile, Rlimit { current: Some(allowed), maximum })
+    {
+        tracing::warn!(%error, "the limit of open files cannot be raised: there will be fewer connections");
+    }
+}
+
+async fn http_settings(settings: &ServerSettings) -> anyhow::Result<HttpSettings> {
+    let mut http = HttpSettings::default();
+    if let Some(listen) = &settings.listen {
+        http.listen = address(listen).await?;
+    }
+    http.tls = match (&settings.tls_cert, &settings.tls_key) {
+        (Some(cert), Some(key)) => Some(TlsFiles { cert: cert.into(), key: key.into() }),
+        (None, None) => None,
+        _ => bail!("TLS needs both a certificate and its key; set --tls-cert and --tls-key"),
+    };
+    let proxies = settings.trusted_proxies.iter().map(|text| text.parse().map_err(anyhow::Error::msg));
+    http.trusted_proxies = proxies.collect::<anyhow::Result<_>>()?;
+    http.hosts.clone_from(&settings.hosts);
+    http.login = settings.login.unwrap_or(false);
+    http.rate = settings.rate.unwrap_or(http.rate);
+    Ok(http)
+}
+
+async fn address(text: &str) -> anyhow::Result<SocketAddr> {
+    let hint = || format!("{text:?} is not an address to listen on; write it as 127.0.0.1:7077");
+    let mut found = tokio::net::lookup_host(text).await.with_context(hint)?;
+    found.next().with_context(hint)
+}

@@ -1,0 +1,5 @@
+//! For `docs/operating.md`.
+
+pub use windlass::{Control, Filter, State, operate::JobAction, prelude::*};
+
+pub type Done = Result<(), Box<dyn std::error::Error>>;

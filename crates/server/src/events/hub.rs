@@ -1,0 +1,333 @@
+//! The poller that all streams share, and the ring of its latest events.
+
+use std::{
+    collections::{BTreeMap, HashMap, VecDeque},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use serde_json::{Value, json};
+use tokio::sync::{Notify, broadcast, watch};
+use windlass::{Engine, JobId, store::JobEnd};
+
+use crate::error::{Error, ErrorKind};
+
+/// The most jobs that one stream watches.
+pub(crate) const MAX_JOBS: usize = 100;
+/// The most jobs that all streams watch: one statement reads their ends.
+const MAX_WATCHED: usize = 10_000;
+/// How often the store is polled. Each poll is at most two statements.
+const INTERVAL: Duration = Duration::from_secs(1);
+/// Every how many polls the names of all queues are read, in place of their gates.
+const NAMES_EVERY: u64 = 10;
+/// How many events are kept for streams that fall behind or connect again.
+const RING: usize = 1_024;
+
+/// What a stream is about.
+pub(crate) struct Interest {
+    /// The queues whose gates it watches; `None` for all.
+    pub(crate) queues: Option<Vec<String>>,
+    /// The jobs whose ends it waits for.
+    pub(crate) jobs: Vec<JobId>,
+}
+
+/// Something that has changed.
+#[derive(Clone, Debug)]
+pub(crate) struct Event {
+    /// Which process made it, and its number there: `Last-Event-ID`.
+    id: (u64, u64),
+    change: Change,
+}
+
+#[derive(Clone, Debug)]
+enum Change {
+    Gate { queue: Arc<str>, version: u64 },
+    Job { job: JobId, state: &'static str },
+}
+
+impl Event {
+    /// As it is sent.
+    pub(super) fn to_text(&self) -> String {
+        let (name, data): (&str, Value) = match &self.change {
+            Change::Gate { queue, version } => ("gate", json!({ "queue": &**queue, "version": version })),
+            Change::Job { job, state } => ("job", json!({ "job": job, "state": state })),
+        };
+        format!("id: {:x}-{}\nevent: {name}\ndata: {data}\n\n", self.id.0, self.id.1)
+    }
+}
+
+/// The poller's state and the streams' way to it.
+pub(crate) struct Hub {
+    engine: Engine,
+    stopping: watch::Receiver<bool>,
+    state: Mutex<State>,
+    sender: broadcast::Sender<Event>,
+    /// A stream was opened.
+    opened: Notify,
+}
+
+struct State {
+    process: u64,
+    /// The number of the last event.
+    last: u64,
+    recent: VecDeque<Event>,
+    gates: BTreeMap<Arc<str>, u64>,
+    /// The names of all queues, for streams that watch all.
+    all_queues: Vec<String>,
+    watches: Watches,
+}
+
+/// What open streams watch, with how many of them do.
+#[derive(Default)]
+struct Watches {
+    streams: usize,
+    all_queues: usize,
+    queues: HashMap<String, usize>,
+    jobs: HashMap<JobId, usize>,
+}
+
+impl Hub {
+    /// A hub whose poller runs until the server stops.
+    pub(crate) fn new(engine: Engine, stopping: watch::Receiver<bool>) -> Arc<Hub> {
+        let state = State {
+            process: engine.new_id().0.as_u64_pair().0,
+            last: 0,
+            recent: VecDeque::new(),
+            gates: BTreeMap::new(),
+            all_queues: Vec::new(),
+            watches: Watches::default(),
+        };
+        let (sender, _) = broadcast::channel(RING);
+        let hub = Arc::new(Hub { engine, stopping, state: Mutex::new(state), sender, opened: Notify::new() });
+        tokio::spawn(Arc::clone(&hub).run());
+        hub
+    }
+
+    pub(super) fn stopping(&self) -> watch::Receiver<bool> {
+        self.stopping.clone()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Polls while there are streams.
+    async fn run(self: Arc<Hub>) {
+        let mut stopping = self.stopping.clone();
+        let polls = async {
+            for number in 0.. {
+                while self.lock().watches.streams == 0 {
+                    self.opened.notified().await;
+                }
+                if let Err(error) = self.tick(number).await {
+                    tracing::debug!(%error, "events cannot be read; trying again");
+                }
+                tokio::time::sleep(INTERVAL).await;
+            }
+        };
+        tokio::select! {
+            () = polls => {}
+            _ = stopping.wait_for(|stopping| *stopping) => {}
+        }
+    }
+
+    /// One poll: reads gates (or now and then the names of queues) and ends of jobs, and publishes what has changed.
+    async fn tick(&self, number: u64) -> Result<(), windlass::store::Error> {
+        let (needs_names, queues, jobs) = self.lock().to_read(number);
+        if needs_names {
+            let names = self.engine.inspect().queues().await?;
+            self.lock().all_queues = names.into_iter().map(|queue| queue.name).collect();
+        } else if !queues.is_empty() {
+            let versions = self.engine.store().gates(&queues).await?;
+            let mut state = self.lock();
+            for event in state.gates_read(&queues, &versions) {
+                let _ = self.sender.send(event);
+            }
+        }
+        if !jobs.is_empty() {
+            let ends = self.engine.store().job_ends(&jobs).await?;
+            let mut state = self.lock();
+            for event in state.ends_read(&jobs, ends) {
+                let _ = self.sender.send(event);
+            }
+        }
+        Ok(())
+    }
+
+    /// Publishes that a gate has this version, as a poll does.
+    #[cfg(test)]
+    pub(super) fn gate_moved(&self, queue: &str, version: u64) {
+        let mut state = self.lock();
+        for event in state.gates_read(&[queue.to_owned()], &[version]) {
+            let _ = self.sender.send(event);
+        }
+    }
+
+    /// Opens a stream. Returns the events after `last_id`; `None` if some of them are not known any more.
+    pub(super) fn subscribe(
+        self: &Arc<Hub>,
+        interest: Interest,
+        last_id: Option<&str>,
+    ) -> Result<(Subscription, Option<Vec<Event>>), Error> {
+        let mut state = self.lock();
+        if state.watches.jobs.len() + interest.jobs.len() > MAX_WATCHED {
+            let message = format!("streams watch {MAX_WATCHED} jobs already, which is the most");
+            return Err(Error::new(
+                ErrorKind::Unavailable,
+                message,
+                "watch queues, or ask for results with `wait`",
+            ));
+        }
+        state.watches.add(&interest);
+        let receiver = self.sender.subscribe();
+        let events = state.events_after(last_id);
+        drop(state);
+        self.opened.notify_one();
+        let mut subscription = Subscription { hub: Arc::clone(self), interest, ended: Vec::new(), receiver };
+        let events =
+            events.map(|events| events.into_iter().filter(|event| subscription.wants(event)).collect());
+        Ok((subscription, events))
+    }
+}
+
+impl State {
+    /// What the next poll reads: whether the names of queues instead of gates; the queues; the jobs.
+    fn to_read(&self, number: u64) -> (bool, Vec<String>, Vec<JobId>) {
+        let all = self.watches.all_queues > 0;
+        let needs_names = all && (self.all_queues.is_empty() || number.is_multiple_of(NAMES_EVERY));
+        let mut queues: Vec<String> = self.watches.queues.keys().cloned().collect();
+        if all {
+            queues.extend(self.all_queues.iter().cloned());
+        }
+        queues.sort();
+        queues.dedup();
+        (needs_names, queues, self.watches.jobs.keys().copied().collect())
+    }
+
+    fn publish(&mut self, change: Change) -> Event {
+        self.last += 1;
+        let event = Event { id: (self.process, self.last), change };
+        self.recent.push_back(event.clone());
+        if self.recent.len() > RING {
+            self.recent.pop_front();
+        }
+        event
+    }
+
+    fn gates_read(&mut self, queues: &[String], versions: &[u64]) -> Vec<Event> {
+        let mut events = Vec::new();
+        for (queue, version) in queues.iter().zip(versions) {
+            if self.gates.get(queue.as_str()) != Some(version) {
+                let queue: Arc<str> = Arc::from(queue.as_str());
+                self.gates.insert(Arc::clone(&queue), *version);
+                events.push(self.publish(Change::Gate { queue, version: *version }));
+            }
+        }
+        events
+    }
+
+    fn ends_read(&mut self, jobs: &[JobId], ends: Vec<Option<JobEnd>>) -> Vec<Event> {
+        let mut events = Vec::new();
+        for (job, end) in jobs.iter().zip(ends) {
+            let state = match end {
+                None => continue,
+                Some(JobEnd::Done(_)) => "done",
+                Some(JobEnd::Failed { .. }) => "failed",
+                Some(JobEnd::Cancelled(_)) => "cancelled",
+                Some(_) => "gone",
+            };
+            self.watches.jobs.remove(job);
+            events.push(self.publish(Change::Job { job: *job, state }));
+        }
+        events
+    }
+
+    /// The events after the one with this id; `None` if some may be missing.
+    fn events_after(&self, last_id: Option<&str>) -> Option<Vec<Event>> {
+        let Some(id) = last_id else { return Some(Vec::new()) };
+        let (process, number) = id.split_once('-')?;
+        let process = u64::from_str_radix(process, 16).ok()?;
+        let number: u64 = number.parse().ok()?;
+        let first_kept = self.last + 1 - self.recent.len() as u64;
+        if process != self.process || number > self.last || number + 1 < first_kept {
+            return None;
+        }
+        Some(self.recent.iter().filter(|event| event.id.1 > number).cloned().collect())
+    }
+}
+
+impl Watches {
+    fn add(&mut self, interest: &Interest) {
+        self.streams += 1;
+        match &interest.queues {
+            None => self.all_queues += 1,
+            Some(queues) => {
+                queues.iter().for_each(|queue| *self.queues.entry(queue.clone()).or_default() += 1)
+            }
+        }
+        interest.jobs.iter().for_each(|job| *self.jobs.entry(*job).or_default() += 1);
+    }
+
+    fn remove(&mut self, interest: &Interest) {
+        fn one_less<K: std::hash::Hash + Eq>(counts: &mut HashMap<K, usize>, key: &K) {
+            if let Some(count) = counts.get_mut(key) {
+                *count -= 1;
+                if *count == 0 {
+                    counts.remove(key);
+                }
+            }
+        }
+        self.streams -= 1;
+        match &interest.queues {
+            None => self.all_queues -= 1,
+            Some(queues) => queues.iter().for_each(|queue| one_less(&mut self.queues, queue)),
+        }
+        interest.jobs.iter().for_each(|job| one_less(&mut self.jobs, job));
+    }
+}
+
+/// What one stream watches. Dropping it ends that.
+pub(super) struct Subscription {
+    hub: Arc<Hub>,
+    interest: Interest,
+    /// Jobs of which it was told: another stream may watch them again.
+    ended: Vec<JobId>,
+    pub(super) receiver: broadcast::Receiver<Event>,
+}
+
+impl Subscription {
+    /// Whether the stream sends an event.
+    pub(super) fn wants(&mut self, event: &Event) -> bool {
+        match &event.change {
+            Change::Gate { queue, .. } => self.wants_queue(queue),
+            Change::Job { job, .. } if self.interest.jobs.contains(job) && !self.ended.contains(job) => {
+                self.ended.push(*job);
+                true
+            }
+            Change::Job { .. } => false,
+        }
+    }
+
+    fn wants_queue(&self, queue: &str) -> bool {
+        self.interest.queues.as_ref().is_none_or(|queues| queues.iter().any(|known| known == queue))
+    }
+
+    /// The versions of the gates as they were last read.
+    pub(super) fn gates(&self) -> Vec<Event> {
+        let state = self.hub.lock();
+        let id = (state.process, state.last);
+        let gates = state.gates.iter().filter(|(queue, _)| self.wants_queue(queue));
+        let gate = |(queue, version): (&Arc<str>, &u64)| Event {
+            id,
+            change: Change::Gate { queue: Arc::clone(queue), version: *version },
+        };
+        gates.map(gate).collect()
+    }
+}
+
+impl Drop for Subscription {
+    fn drop(&mut self) {
+        self.interest.jobs.retain(|job| !self.ended.contains(job));
+        self.hub.lock().watches.remove(&self.interest);
+    }
+}

@@ -1,0 +1,302 @@
+//! Changing one job: cancel, retry, pause, resume, priority, signals, redrive, fork.
+
+use axum::http::Method;
+use serde_json::{Value, json};
+use windlass::{
+    ControlOutcome, Delivery, JobId,
+    operate::{GRACE, JobAction, RedriveProgress, SkipReason},
+};
+
+use super::{ACT, Answer, NoteInput, Route, bulk::Deadline};
+use crate::{
+    call::Call,
+    error::{Error, accepted},
+    input::{Span, input},
+    reply::Reply,
+};
+
+pub(super) fn routes() -> Vec<Route> {
+    let post = Method::POST;
+    let cancel_what = "Cancel a job. A running attempt is requested to end";
+    let signal_what = "Send a signal to a job. When this is answered, the signal is durably in its inbox";
+    let drop_what = "Delete a signal from the inbox of a job, by its number there";
+    let fork_what = "Start a new job from part of the journal of another";
+    vec![
+        Route::new(post.clone(), "/v1/jobs/{job}/cancel", ACT, "cancel", cancel_what, cancel)
+            .optional_body::<CancelInput>(),
+        Route::new(
+            post.clone(),
+            "/v1/jobs/{job}/retry",
+            ACT,
+            "retry",
+            "Retry a failed or cancelled job",
+            retry,
+        )
+        .optional_body::<NoteInput>(),
+        Route::new(
+            post.clone(),
+            "/v1/jobs/{job}/pause",
+            ACT,
+            "pauseJob",
+            "Pause a job: it is not claimed",
+            pause,
+        )
+        .optional_body::<NoteInput>(),
+        Route::new(post.clone(), "/v1/jobs/{job}/resume", ACT, "resumeJob", "Resume a paused job", resume)
+            .optional_body::<NoteInput>(),
+        Route::new(
+            post.clone(),
+            "/v1/jobs/{job}/priority",
+            ACT,
+            "priority",
+            "Change the priority of a job",
+            priority,
+        )
+        .body::<PriorityInput>(),
+        Route::new(post.clone(), "/v1/jobs/{job}/signals/{name}", ACT, "signal", signal_what, signal)
+            .optional_body::<SignalBody>()
+            .answers("Whether it was delivered, or is a duplicate"),
+        Route::new(
+            Method::DELETE,
+            "/v1/jobs/{job}/inbox/{number}",
+            ACT,
+            "dropSignal",
+            drop_what,
+            drop_signal,
+        )
+        .optional_body::<NoteInput>(),
+        Route::new(
+            post.clone(),
+            "/v1/jobs/{job}/inbox/{number}/restore",
+            ACT,
+            "restoreSignal",
+            "Restore an unreadable signal",
+            restore_signal,
+        )
+        .optional_body::<NoteInput>(),
+        Route::new(
+            post.clone(),
+            "/v1/jobs/{job}/redrive",
+            ACT,
+            "redrive",
+            "Retry the unsuccessful children of a job's branches",
+            redrive,
+        )
+        .optional_body::<RedriveInput>()
+        .answers("How many were retried and refused; `interrupted` if it must be repeated for the rest")
+        .waits(),
+        Route::new(post, "/v1/jobs/{job}/fork", ACT, "fork", fork_what, fork)
+            .optional_body::<ForkInput>()
+            .answers("The new job"),
+    ]
+}
+
+async fn act(call: &Call, action: JobAction, note: Option<String>) -> Answer {
+    super::jobs::no_query(call)?;
+    let id = call.job_id().await?;
+    let outcome = call.control(note).act_on_job(id, action).await?;
+    Reply::json(&outcome_json(id, &accepted(outcome, "such job")?))
+}
+
+fn outcome_json(id: JobId, outcome: &ControlOutcome) -> Value {
+    let mut answer = serde_json::to_value(outcome).unwrap_or_default();
+    answer["job"] = json!(id);
+    answer
+}
+
+input! {
+    /// How to cancel.
+    CancelInput {
+        /// How long a running attempt may take to end [default: 10s].
+        grace: Option<Span>,
+        /// Whether to cancel all its descendants too [default: false].
+        children: Option<bool>,
+        /// The reason, for the audit log.
+        note: Option<String>,
+    }
+}
+
+async fn cancel(call: Call) -> Answer {
+    let CancelInput { grace, children, note } = call.optional_body()?;
+    let grace = grace.map_or(GRACE, |span| span.0);
+    if children != Some(true) {
+        return act(&call, JobAction::Cancel { grace }, note).await;
+    }
+    call.principal.check_unlimited("descendants")?;
+    let id = call.job_id().await?;
+    let control = call.control(note);
+    let outcome = control.act_on_job(id, JobAction::Cancel { grace }).await?;
+    // The job itself is cancelled by now, so this counts its descendants only.
+    let descendants = control.cancel_with_children(id, grace).await?;
+    let mut answer = outcome_json(id, &accepted(outcome, "such job")?);
+    answer["children"] = json!(descendants);
+    Reply::json(&answer)
+}
+
+async fn retry(call: Call) -> Answer {
+    let NoteInput { note } = call.optional_body()?;
+    act(&call, JobAction::Retry, note).await
+}
+
+async fn pause(call: Call) -> Answer {
+    let NoteInput { note } = call.optional_body()?;
+    act(&call, JobAction::Pause, note).await
+}
+
+async fn resume(call: Call) -> Answer {
+    let NoteInput { note } = call.optional_body()?;
+    act(&call, JobAction::Resume, note).await
+}
+
+input! {
+    /// A priority.
+    PriorityInput {
+        /// From -100 (most urgent) to 100 (least urgent).
+        priority: i16,
+        /// The reason, for the audit log.
+        note: Option<String>,
+    }
+}
+
+async fn priority(call: Call) -> Answer {
+    let PriorityInput { priority, note } = call.body()?;
+    act(&call, JobAction::Priority(priority), note).await
+}
+
+input! {
+    /// The payload of a signal.
+    SignalBody {
+        /// Any JSON [default: null].
+        payload: Option<Value>,
+        /// Deliver it once: a signal with this name and dedup id that was sent before is not delivered again.
+        dedup: Option<String>,
+    }
+}
+
+async fn signal(call: Call) -> Answer {
+    super::jobs::no_query(&call)?;
+    let SignalBody { payload, dedup } = call.optional_body()?;
+    let (id, name) = (call.job_id().await?, call.path("name"));
+    let signal = call.engine().signal(id, name, payload.unwrap_or_default());
+    let delivery = match dedup {
+        Some(dedup) => signal.dedup(dedup).await?,
+        None => signal.await?,
+    };
+    let delivery = match delivery {
+        Delivery::Delivered => "delivered",
+        Delivery::Duplicate => "duplicate",
+    };
+    Reply::json(&json!({ "job": id, "name": name, "delivery": delivery }))
+}
+
+/// The number of a signal in the path.
+fn signal_number(call: &Call) -> Result<i64, Error> {
+    let text = call.path("number");
+    text.parse().map_err(|_| {
+        Error::invalid(
+            format!("{text:?} is not the number of a signal"),
+            "GET /v1/jobs/{job} lists the inbox",
+        )
+    })
+}
+
+async fn drop_signal(call: Call) -> Answer {
+    let NoteInput { note } = call.optional_body()?;
+    let number = signal_number(&call)?;
+    act(&call, JobAction::DropSignal(number), note).await
+}
+
+async fn restore_signal(call: Call) -> Answer {
+    let NoteInput { note } = call.optional_body()?;
+    let number = signal_number(&call)?;
+    act(&call, JobAction::RestoreSignal(number), note).await
+}
+
+input! {
+    /// Which children to retry.
+    RedriveInput {
+        /// Only those of the branch of this name.
+        branch: Option<String>,
+        /// At most this many per second.
+        rate: Option<u32>,
+        /// The reason, for the audit log.
+        note: Option<String>,
+    }
+}
+
+async fn redrive(call: Call) -> Answer {
+    super::jobs::no_query(&call)?;
+    let RedriveInput { branch, rate, note } = call.optional_body()?;
+    call.principal.check_unlimited("children of branches")?;
+    let redrive = call.control(note).redrive(call.job_id().await?, branch.as_deref());
+    let redrive = match rate {
+        Some(rate) => redrive.per_second(rate),
+        None => redrive,
+    };
+    let deadline = Deadline::new(&call);
+    Reply::json(&redrive_json(&redrive.run(move |_| !deadline.is_over()).await?))
+}
+
+fn redrive_json(progress: &RedriveProgress) -> Value {
+    let RedriveProgress { unsuccessful, retried, already, refused, refusals, skipped, interrupted } =
+        progress;
+    let refusals: Vec<Value> = refusals.iter().map(|(job, why)| json!({ "job": job, "why": why })).collect();
+    let skipped: Vec<Value> = skipped
+        .iter()
+        .map(|(branch, why)| {
+            let why = match why {
+                SkipReason::Merged => "merged",
+                SkipReason::CancelsChildren => "cancelling",
+            };
+            json!({ "branch": branch, "why": why })
+        })
+        .collect();
+    json!({
+        "unsuccessful": unsuccessful, "retried": retried, "already_retried": already, "refused": refused,
+        "refusals": refusals, "skipped": skipped, "interrupted": interrupted,
+    })
+}
+
+input! {
+    /// Where a fork starts. Without any of these, at the end of the journal.
+    ForkInput {
+        /// At the call of this name, which runs again.
+        before: Option<String>,
+        /// With `before`: the call with this key.
+        step_key: Option<String>,
+        /// At this entry of the journal, which is not copied.
+        before_entry: Option<i32>,
+        /// At the beginning.
+        from_beginning: Option<bool>,
+        /// The key of the new job.
+        new_key: Option<String>,
+        /// The reason, for the audit log.
+        note: Option<String>,
+    }
+}
+
+async fn fork(call: Call) -> Answer {
+    super::jobs::no_query(&call)?;
+    let ForkInput { before, step_key, before_entry, from_beginning, new_key, note } = call.optional_body()?;
+    let fork = call.control(note).fork();
+    let fork = match (before, step_key, before_entry, from_beginning.unwrap_or(false)) {
+        (None, None, None, false) => fork,
+        (Some(name), None, None, false) => fork.before(name),
+        (Some(name), Some(key), None, false) => fork.before_key(name, key),
+        (None, None, Some(seq), false) => fork.before_entry(seq),
+        (None, None, None, true) => fork.from_beginning(),
+        _ => {
+            let message = "the start of the fork is given in several ways";
+            return Err(Error::invalid(
+                message,
+                "use one of before, before_entry and from_beginning; step_key needs before",
+            ));
+        }
+    };
+    let fork = match new_key {
+        Some(key) => fork.key(key),
+        None => fork,
+    };
+    let id = call.job_id().await?;
+    Reply::json(&json!({ "job": fork.run(id).await?, "from": id }))
+}

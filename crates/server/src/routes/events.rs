@@ -1,0 +1,63 @@
+//! The stream of events.
+
+use axum::http::Method;
+use windlass::{JobId, model::Permission};
+
+use super::{Access, Answer, Route};
+use crate::{
+    call::Call,
+    error::Error,
+    events::{Interest, MAX_JOBS, stream},
+    input::input,
+    reply::Reply,
+};
+
+pub(super) fn routes() -> Vec<Route> {
+    let what = "A stream of server-sent events: `gate` when jobs of a queue may have become ready, `job` when a job has ended";
+    vec![
+        Route::new(Method::GET, "/v1/events", Access::Needs(Permission::Read), "events", what, events)
+            .query::<EventsQuery>()
+            .answers("Events. `Last-Event-ID` resumes; `reset` says that events were missed, `dropped` that the client reads too slowly")
+            .untagged()
+            .waits(),
+    ]
+}
+
+input! {
+    /// What to be told of.
+    EventsQuery {
+        /// Gates of these queues, separated by commas [default: of all that the token has].
+        queue: Option<String>,
+        /// Ends of these jobs, separated by commas: ids, kind/key or keys, at most 100.
+        job: Option<String>,
+    }
+}
+
+async fn events(call: Call) -> Answer {
+    let EventsQuery { queue, job } = call.query()?;
+    let list = |text: Option<String>| -> Option<Vec<String>> {
+        Some(text?.split(',').filter(|name| !name.is_empty()).map(String::from).collect())
+    };
+    let (queues, names) = (list(queue), list(job).unwrap_or_default());
+    if names.len() > MAX_JOBS {
+        let message = format!("{} jobs are named, and the most are {MAX_JOBS}", names.len());
+        return Err(Error::invalid(message, "open several streams"));
+    }
+    let scope = &call.principal.scope;
+    if let Some(other) = queues.iter().flatten().find(|queue| !scope.has_gate(queue)) {
+        let message = format!("this token is limited to other queues than {other:?}");
+        return Err(crate::access::forbidden(message, "leave it out"));
+    }
+    let queues = match queues {
+        None if !scope.queues.is_empty() => Some(scope.queues.clone()),
+        queues => queues,
+    };
+    let mut jobs: Vec<JobId> = Vec::new();
+    for name in names {
+        jobs.push(call.find(&name).await?.summary.id);
+    }
+    let permit = call.shared.stream_permit()?;
+    call.permit.release();
+    let last_id = call.headers.get("last-event-id").and_then(|id| id.to_str().ok()).map(String::from);
+    Ok(Reply::Stream(stream(&call.shared.events, Interest { queues, jobs }, last_id, permit)?))
+}

@@ -1,0 +1,227 @@
+//! The routes: one table from which the router and the API description are made.
+
+mod actions;
+mod admin;
+mod bulk;
+mod events;
+mod jobs;
+mod probes;
+mod queues;
+mod rules;
+mod schedules;
+mod submit;
+mod tokens;
+
+use std::{future::Future, pin::Pin, sync::Arc};
+
+use axum::http::Method;
+use serde_json::Value;
+use windlass::{Filter, JobId, Retry, State, model::Permission};
+
+use crate::{
+    call::Call,
+    error::Error,
+    input::{Described, Field, Fields, input, object_schema},
+    reply::Reply,
+};
+
+/// What a handler returns.
+pub(crate) type Answer = Result<Reply, Error>;
+type Handler = Arc<dyn Fn(Call) -> Pin<Box<dyn Future<Output = Answer> + Send>> + Send + Sync>;
+
+/// Who may use a route.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Access {
+    /// Everybody, by any name: load balancers probe servers by their addresses. It tells nothing about jobs.
+    Probe,
+    /// Everybody. It tells nothing about jobs.
+    Open,
+    /// Whoever has this permission.
+    Needs(Permission),
+}
+
+impl Access {
+    /// What the sender must be allowed; `None` if nobody needs to log in.
+    pub(crate) fn permission(self) -> Option<Permission> {
+        match self {
+            Access::Needs(permission) => Some(permission),
+            Access::Probe | Access::Open => None,
+        }
+    }
+}
+
+/// One method of one path.
+pub(crate) struct Route {
+    pub(crate) method: Method,
+    pub(crate) path: &'static str,
+    /// The name of the operation in the API description.
+    pub(crate) name: &'static str,
+    /// What it does, for the API description.
+    pub(crate) summary: &'static str,
+    pub(crate) access: Access,
+    pub(crate) query: Vec<Field>,
+    /// The schema of the body, and whether there must be one.
+    pub(crate) body: Option<(Value, bool)>,
+    /// What the answer is, for the API description.
+    pub(crate) answer: &'static str,
+    /// Whether the handler limits its own time.
+    pub(crate) waits: bool,
+    /// Whether the answer has an ETag.
+    pub(crate) tagged: bool,
+    pub(crate) handler: Handler,
+}
+
+impl Route {
+    pub(crate) fn new<F>(
+        method: Method,
+        path: &'static str,
+        access: Access,
+        name: &'static str,
+        summary: &'static str,
+        handler: impl Fn(Call) -> F + Send + Sync + 'static,
+    ) -> Route
+    where
+        F: Future<Output = Answer> + Send + 'static,
+    {
+        let tagged = method == Method::GET && access != Access::Probe;
+        Route {
+            method,
+            path,
+            name,
+            summary,
+            access,
+            query: Vec::new(),
+            body: None,
+            answer: "The outcome",
+            waits: false,
+            tagged,
+            handler: Arc::new(move |call| Box::pin(handler(call))),
+        }
+    }
+
+    /// Adds the parameters of its query.
+    fn query<T: Fields>(mut self) -> Route {
+        self.query = T::fields();
+        self
+    }
+
+    /// Adds its body, which must be there.
+    fn body<T: Described>(mut self) -> Route {
+        self.body = Some((T::schema(), true));
+        self
+    }
+
+    /// Adds its body, which may be left out.
+    fn optional_body<T: Fields>(mut self) -> Route {
+        self.body = Some((object_schema(T::fields()), false));
+        self
+    }
+
+    /// Says what the answer is.
+    fn answers(mut self, answer: &'static str) -> Route {
+        self.answer = answer;
+        self
+    }
+
+    /// The handler limits its own time.
+    fn waits(mut self) -> Route {
+        self.waits = true;
+        self
+    }
+
+    /// The answer has no ETag.
+    fn untagged(mut self) -> Route {
+        self.tagged = false;
+        self
+    }
+}
+
+/// All routes.
+pub(crate) fn routes() -> Vec<Route> {
+    let parts = [
+        probes::routes(),
+        submit::routes(),
+        jobs::routes(),
+        actions::routes(),
+        bulk::routes(),
+        queues::routes(),
+        rules::routes(),
+        schedules::routes(),
+        admin::routes(),
+        tokens::routes(),
+        events::routes(),
+    ];
+    parts.into_iter().flatten().collect()
+}
+
+const READ: Access = Access::Needs(Permission::Read);
+const ACT: Access = Access::Needs(Permission::Act);
+const ADMINISTER: Access = Access::Needs(Permission::Administer);
+
+input! {
+    /// Which jobs are meant.
+    FilterInput {
+        /// Only in this state.
+        state: Option<State>,
+        /// Only of this kind.
+        kind: Option<String>,
+        /// Only in this queue.
+        queue: Option<String>,
+        /// Only with this tag.
+        tag: Option<String>,
+        /// Only with this key.
+        key: Option<String>,
+        /// Only machines in this stage.
+        stage: Option<String>,
+        /// Only of this version of their kind.
+        version: Option<i32>,
+        /// Only jobs that no other job submitted.
+        top: Option<bool>,
+        /// Only older than this job.
+        before: Option<JobId>,
+    }
+}
+
+impl FilterInput {
+    fn is_empty(&self) -> bool {
+        let FilterInput { state, kind, queue, tag, key, stage, version, top, before } = self;
+        let texts = [kind, queue, tag, key, stage].into_iter().all(Option::is_none);
+        texts && state.is_none() && version.is_none() && top.is_none() && before.is_none()
+    }
+
+    fn into_filter(self, limit: usize) -> Filter {
+        let FilterInput { state, kind, queue, tag, key, stage, version, top, before } = self;
+        Filter { state, kind, queue, tag, key, stage, version, top: top.unwrap_or(false), before, limit }
+    }
+}
+
+input! {
+    /// Why something is done.
+    NoteInput {
+        /// The reason, for the audit log.
+        note: Option<String>,
+    }
+}
+
+/// The length of a page: what is asked for, within bounds.
+fn page_limit(limit: Option<u32>) -> Result<usize, Error> {
+    const DEFAULT: u32 = 50;
+    const MOST: u32 = 1_000;
+    match limit.unwrap_or(DEFAULT) {
+        limit @ 1..=MOST => Ok(limit as usize),
+        limit => {
+            Err(Error::invalid(format!("the limit {limit} is not from 1 to {MOST}"), "ask for several pages"))
+        }
+    }
+}
+
+/// The retry policy of this number of attempts.
+fn attempts(attempts: Option<u32>) -> Result<Option<Retry>, Error> {
+    match attempts {
+        Some(0) => Err(Error::invalid(
+            "a job has at least one attempt, and not 0",
+            "leave `attempts` out, or set 1 or more",
+        )),
+        attempts => Ok(attempts.map(Retry::times)),
+    }
+}
