@@ -312,7 +312,14 @@ impl Pair {
     }
 
     async fn new_commit(&mut self, changes: &[ChangeDraft]) -> Result<(), String> {
-        let changes = self.changes(changes).await?;
+        let mut changes = self.changes(changes).await?;
+        // A parent that ends in the same call as a child of its branch: whether it still gets the signal of the branch depends on
+        // which end is written first, which is not promised.
+        for changes in &mut changes {
+            let ends = changes.iter().filter(|change| change.outcome.ends());
+            let parents: BTreeSet<_> = ends.filter_map(|change| Some(change.branch_member?.parent)).collect();
+            changes.retain(|change| !change.outcome.ends() || !parents.contains(&change.job));
+        }
         self.commits.push(changes);
         self.commit(self.commits.len() - 1).await
     }
