@@ -152,7 +152,7 @@ async fn wait_for(wanted: usize) -> anyhow::Result<u128> {
     anyhow::bail!("a job submitted by another process did not start within a minute")
 }
 
-/// Keeps the worker supplied: a steady backlog of a few hundred no-call_kind jobs.
+/// Keeps the worker supplied: a steady backlog of a few hundred no-op jobs.
 async fn keep_busy(engine: Engine) -> Result<(), windlass::Error> {
     record::prepare(0);
     let mut submitted = 0u64;

@@ -32,7 +32,7 @@ use stores::Stores;
 ///
 /// floor: n jobs, claimed and committed in batches of 500 over two connections, without the engine.
 ///
-/// drain: n preloaded no-call_kind tasks, one worker process.
+/// drain: n preloaded no-op tasks, one worker process.
 ///
 /// enqueue: bulk submit of n jobs.
 ///
@@ -42,7 +42,7 @@ use stores::Stores;
 ///
 /// idle: a worker with 10 queues and no jobs. Adds statements_per_minute and cpu_percent (of one core).
 ///
-/// serial: drains n free no-call_kind tasks while n others wait for ten serial keys (per_second), and without the others (plain_per_second);
+/// serial: drains n free no-op tasks while n others wait for ten serial keys (per_second), and without the others (plain_per_second);
 /// medians of 5 each. Adds ratio of the two; on a private PostgreSQL server pages_plain, pages_blocked and pages_ratio (pages that a claim
 /// of 100 touches); blocked_per_second for the blocked tasks once they may run; fifo (whether the tasks of each key started in the order
 /// of their submits) and at_once (the most tasks of a key that ran at once).
@@ -64,7 +64,7 @@ use stores::Stores;
 /// signal: p50_ms and p99_ms are signal sent → step of the parked machine starts, in one process; per_second is how fast 500 senders wake
 /// n parked machines. Adds delivered_per_second.
 ///
-/// flow: n workflows of one no-call_kind step from a full queue, 100 in flight; the step's entry is committed before the workflow continues. Adds
+/// flow: n workflows of one no-op step from a full queue, 100 in flight; the step's entry is committed before the workflow continues. Adds
 /// answered_per_second (as many more, submitted and awaited by 100 clients).
 ///
 /// flowchain: one workflow of n sequential steps; floor_per_second as in chain. Adds floor_ratio and commits_per_step.
@@ -121,7 +121,7 @@ pub struct Args {
 enum Workload {
     /// The store's batch statements alone
     Floor,
-    /// Preloaded no-call_kind tasks, one worker
+    /// Preloaded no-op tasks, one worker
     Drain,
     /// Bulk submit
     Enqueue,
