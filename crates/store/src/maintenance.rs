@@ -169,7 +169,7 @@ pub struct Prune {
 pub struct Pruned {
     /// Jobs deleted.
     pub jobs: usize,
-    /// Jobs that are old enough and stay: their parent exists and is not done, or they still hold a unique name.
+    /// Jobs that are old enough and stay: their parent existed before the call and is not done, or they still hold a unique name.
     pub kept: usize,
     /// Where to continue; `None` after the last job.
     pub after: Option<JobId>,

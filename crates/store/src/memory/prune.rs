@@ -14,17 +14,12 @@ impl Inner {
         if candidates.len() == limit {
             pruned.after = candidates.last().copied();
         }
-        for id in candidates {
-            if !self.is_prunable(prune, id) {
-                continue;
-            }
-            if self.is_needed(id) || self.has_name(now, id) {
-                pruned.kept += 1;
-            } else {
-                self.delete(id);
-                pruned.jobs += 1;
-            }
-        }
+        let prunable = candidates.into_iter().filter(|id| self.is_prunable(prune, *id));
+        // Parents count as they were before the call, so all is decided before the first job is deleted.
+        let (kept, deleted): (Vec<JobId>, Vec<JobId>) =
+            prunable.partition(|id| self.is_needed(*id) || self.has_name(now, *id));
+        (pruned.kept, pruned.jobs) = (kept.len(), deleted.len());
+        deleted.into_iter().for_each(|id| self.delete(id));
         pruned
     }
 

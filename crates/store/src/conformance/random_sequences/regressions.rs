@@ -41,6 +41,7 @@ fn found() -> Vec<(&'static str, Vec<Op>)> {
         ("a job replaces its parent, which is submitted by the same call", parent_replaced()),
         ("a job that wakes and expires in one call moves its gate", woken_and_expired()),
         ("one commit sends a job the signals of its branch and of its child", branch_and_child()),
+        ("a child stays while its parent goes in the same call", pruned_parent()),
     ]
 }
 
@@ -125,6 +126,18 @@ fn branch_and_child() -> Vec<Op> {
                 ChangeDraft { pick: 1, ..Default::default() },
             ],
         },
+    ]
+}
+
+fn pruned_parent() -> Vec<Op> {
+    let child = JobDraft { id: 9, parent: Some(8), ..Default::default() };
+    let parent = JobDraft { id: 8, ..Default::default() };
+    vec![
+        Submit { jobs: vec![child], claimed_by: None },
+        Submit { jobs: vec![parent], claimed_by: None },
+        Act { ids: vec![9, 8], action: 0, amount: 0 },
+        AdvanceClock { seconds: 11 },
+        Prune { state: 2, age: 0 },
     ]
 }
 
