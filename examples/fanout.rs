@@ -93,7 +93,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         .workflow::<Archive>();
     let engine = engine.queue("default", Pool::slots(16)).start().await?;
     let open = windlass::Filter { kind: Some("archive".into()), limit: 1, ..Default::default() };
-    let newest = engine.inspect().jobs(&open).await?.into_iter().find(|job| !job.state.is_final());
+    let newest = engine.inspect().jobs(&open).await?.jobs.into_iter().find(|job| !job.state.is_final());
     let id = match newest {
         Some(job) => job.id,
         None => engine.submit(Archive { pictures }).await?.id(),

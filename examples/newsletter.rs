@@ -55,7 +55,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let url = "sqlite://newsletter.db";
     let engine = Engine::builder(url).workflow::<Newsletter>().start().await?;
     let open = windlass::Filter { kind: Some("newsletter".into()), limit: 1, ..Default::default() };
-    let newest = engine.inspect().jobs(&open).await?.into_iter().find(|job| !job.state.is_final());
+    let newest = engine.inspect().jobs(&open).await?.jobs.into_iter().find(|job| !job.state.is_final());
     let id = match newest {
         Some(job) => {
             println!("an open subscription continues:");

@@ -48,7 +48,8 @@ fn main() -> ExitCode {
     let result = runtime.block_on(Box::pin(async {
         match command {
             Command::Shared(command) => {
-                command.run(flags, kinds::add(Engine::builder(DEFAULT_STORE), with_exec), "windlass").await
+                let engine = kinds::add(Engine::builder(DEFAULT_STORE), with_exec);
+                command.run(flags, engine, "windlass", command_line()).await
             }
             Command::Bench(command) => command.run().await,
         }
@@ -61,11 +62,14 @@ fn main() -> ExitCode {
 /// Parses the arguments of the process; prints the help or what is wrong with them and ends it.
 /// Returns also whether the built-in kind `exec` is known.
 fn parse() -> (CommandLine, bool) {
-    let command = windlass_cli::with_default_store(CommandLine::command(), DEFAULT_STORE);
-    let command = RUN_JOBS.iter().fold(command, |command, name| command.mut_subcommand(name, add_exec_flag));
-    let matches = command.get_matches();
+    let matches = command_line().get_matches();
     let with_exec = knows_exec(&matches);
     (CommandLine::from_arg_matches(&matches).unwrap_or_else(|error| error.exit()), with_exec)
+}
+
+fn command_line() -> clap::Command {
+    let command = windlass_cli::with_default_store(CommandLine::command(), DEFAULT_STORE);
+    RUN_JOBS.iter().fold(command, |command, name| command.mut_subcommand(name, add_exec_flag))
 }
 
 /// The commands that run jobs of others.

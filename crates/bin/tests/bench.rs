@@ -5,9 +5,10 @@ mod common;
 use common::Sandbox;
 
 /// The workloads that the tests below run. [`every_workload_is_run`] fails if one is missing.
-const WORKLOADS: [&str; 15] = [
+const WORKLOADS: [&str; 16] = [
     "floor",
     "drain",
+    "remote",
     "enqueue",
     "latency",
     "idle",
@@ -44,7 +45,7 @@ fn bench_with(workload: &str, store: &str, n: &str, more: &[&str]) -> serde_json
 }
 
 fn basic(store: &str) {
-    for workload in ["floor", "drain", "enqueue"] {
+    for workload in ["floor", "drain", "remote", "enqueue"] {
         let report = bench(workload, store, "3000");
         assert!(report["per_second"].as_f64().expect("a rate") > 0.0, "{report}");
         assert!(report["floor_per_second"].as_f64().expect("a floor") > 0.0, "{report}");

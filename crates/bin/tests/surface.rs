@@ -26,6 +26,8 @@ fn help_names_every_command_and_says_where_to_start() {
         "resume",
         "priority",
         "queues",
+        "throughput",
+        "signal-waits",
         "limits",
         "serial",
         "schedules",
@@ -34,6 +36,7 @@ fn help_names_every_command_and_says_where_to_start() {
         "prune",
         "migrate",
         "doctor",
+        "completions",
         "demo",
     ];
     for command in commands.into_iter().chain(["bench"]) {

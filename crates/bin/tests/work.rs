@@ -44,6 +44,32 @@ fn exec_runs_a_program_and_returns_its_output_or_failure() {
 }
 
 #[test]
+fn what_ended_and_usual_waits_are_shown() {
+    let sandbox = Sandbox::new();
+    assert_contains(&sandbox.ok(&["throughput"]), &["nothing ended in the last 15m"]);
+    assert_contains(&sandbox.ok(&["signal-waits"]), &["no wait for a signal has ended"]);
+    let _worker = sandbox.worker(&[]);
+    for key in ["one", "two", "three"] {
+        sandbox.ok(&["submit", "sleep", r#"{"ms": 20}"#, "--key", key, "--wait"]);
+    }
+    let approval = sandbox.submit(&["approval", r#"{"Ask": {"what": "release 2"}}"#]);
+    sandbox.until_state(&approval, "waiting");
+    sandbox.ok(&["signal", &approval, "approve"]);
+    sandbox.until_state(&approval, "done");
+
+    let by_minute = sandbox.json(&["throughput", "--kind", "sleep", "--since", "1h", "--json"]);
+    let total = &by_minute["total"];
+    assert_eq!((&total["done"], &total["run"]["count"]), (&3.into(), &3.into()), "{by_minute}");
+    assert!(total["run"]["p50_seconds"].as_f64().is_some_and(|seconds| seconds > 0.015), "{by_minute}");
+    let by_kind = sandbox.ok(&["throughput", "--by", "kind"]);
+    assert_contains(&by_kind, &["QUEUE", "WAIT p95", "RUN p95", "default", "approval", "sleep", "total"]);
+    assert_contains(&sandbox.ok(&["throughput", "--by", "hour"]), &["FROM (UTC)", "DONE"]);
+    assert_contains(&sandbox.ok(&["signal-waits", "--kind", "approval"]), &["SIGNAL", "approve", "p95"]);
+    assert_contains(&sandbox.fails(&["throughput", "--by", "year"]), &["use minute, hour or kind"]);
+    assert_contains(&sandbox.fails(&["throughput", "--since", "2000d"]), &["longer than 366d"]);
+}
+
+#[test]
 fn a_program_that_exceeds_its_timeout_is_killed_with_its_child_processes() {
     let sandbox = Sandbox::new();
     let _worker = sandbox.worker(&[]);

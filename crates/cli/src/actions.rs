@@ -9,13 +9,14 @@ use std::{process::ExitCode, sync::atomic::Ordering, time::Duration};
 use anyhow::bail;
 use serde_json::{Value, json};
 use windlass::{
-    Control, ControlOutcome, Engine, Error, JobId, State,
-    operate::{BulkProgress, JobAction, Preview, views},
-    store::Inspect,
+    Control, ControlOutcome, Engine, JobId, State,
+    operate::{Acted, BulkProgress, JobAction, Preview},
+    store::Filter,
 };
 
 use crate::{
     args::{Actor, Filters},
+    client::Client,
     commands::jobs,
     confirm::confirm,
     out,
@@ -89,26 +90,26 @@ impl Target {
             bail!("filters, --dry-run and --rate are for many jobs; leave them out");
         }
         let engine = program.runner().await?;
-        let id = resolve::job(name, &engine, program).await?;
+        let id = resolve::job(name, &Client::store(engine.clone(), program), program).await?;
         Ok((engine, id))
     }
 
     /// Resolves the named jobs, each once.
-    async fn resolve(&self, program: &Program) -> anyhow::Result<(Engine, Vec<JobId>)> {
+    async fn resolve(&self, program: &Program) -> anyhow::Result<(Client, Vec<JobId>)> {
         if self.dry_run || self.rate.is_some() {
             bail!("--dry-run and --rate work with filters only; named jobs are acted on at once");
         }
         if self.is_filtered() {
             bail!("both jobs and filters are given; use one or the other");
         }
-        let (engine, mut jobs) = (program.reader().await?, Vec::new());
+        let (client, mut jobs) = (program.client().await?, Vec::new());
         for name in &self.jobs {
-            let id = resolve::job(name, &engine, program).await?;
+            let id = resolve::job(name, &client, program).await?;
             if !jobs.contains(&id) {
                 jobs.push(id);
             }
         }
-        Ok((engine, jobs))
+        Ok((client, jobs))
     }
 }
 
@@ -134,46 +135,42 @@ async fn act_on_named(
     verb: &Verb,
     program: &Program,
 ) -> anyhow::Result<ExitCode> {
-    let (engine, jobs) = target.resolve(program).await?;
-    let outcomes = target.actor.control(&engine).act_on(&jobs, action).await?;
-    let mut all_achieved = true;
+    let (client, jobs) = target.resolve(program).await?;
+    let acted = client.act(&jobs, action, &target.actor).await?;
+    report_named(target, &acted, verb, program)
+}
+
+/// Prints what was done to named jobs.
+fn report_named(
+    target: &Target,
+    acted: &[Acted],
+    verb: &Verb,
+    program: &Program,
+) -> anyhow::Result<ExitCode> {
     let mut answers = Vec::new();
-    for (id, outcome) in jobs.iter().zip(&outcomes) {
-        all_achieved &= is_achieved(engine.inspect(), *id, action, outcome).await?;
-        let children = match action {
-            JobAction::Cancel { .. } => cancelled_children(engine.inspect(), *id, outcome).await?,
-            _ => None,
-        };
+    for Acted { job, outcome, children_cancelled, children, .. } in acted {
         if target.json {
-            let mut answer = to_json(*id, outcome);
-            if let Some(children) = children {
+            let mut answer = to_json(*job, outcome);
+            if let Some(children) = children_cancelled {
                 answer["children_cancelled"] = json!(children);
+            }
+            if let Some(descendants) = children {
+                answer["children"] = json!(descendants);
             }
             answers.push(answer);
         } else {
-            let more = children.map(|children| and_its_branches(children, outcome)).unwrap_or_default();
-            print_outcome(*id, outcome, verb, program, &more)?;
+            let branches = children_cancelled.map(|children| and_its_branches(children, outcome));
+            let descendants =
+                children.map(|count| format!(", and {}", out::counted(count, "descendant", "descendants")));
+            let more = branches.or(descendants).unwrap_or_default();
+            print_outcome(*job, outcome, verb, program, &more)?;
         }
     }
     if target.json {
         out::print_json(&answers)?;
     }
+    let all_achieved = acted.iter().all(|acted| acted.achieved);
     Ok(if all_achieved { ExitCode::SUCCESS } else { ExitCode::FAILURE })
-}
-
-/// How many children of a cancelled job's branches are cancelled with it; `None` if it has no unmerged branches.
-async fn cancelled_children(
-    inspect: &dyn Inspect,
-    id: JobId,
-    outcome: &ControlOutcome,
-) -> anyhow::Result<Option<u64>> {
-    if !matches!(outcome, ControlOutcome::Done | ControlOutcome::CancelRequested) {
-        return Ok(None);
-    }
-    let branches = inspect.branches(id).await?;
-    let open: Vec<_> = branches.iter().filter(|branch| !branch.merged).collect();
-    let live = open.iter().map(|branch| (branch.spawned - branch.counts.ended()).max(0).unsigned_abs());
-    Ok((!open.is_empty()).then(|| live.sum()))
 }
 
 fn and_its_branches(children: u64, outcome: &ControlOutcome) -> String {
@@ -194,30 +191,12 @@ pub(crate) async fn cancel_with_descendants(
     verb: &Verb,
     program: &Program,
 ) -> anyhow::Result<ExitCode> {
-    let (engine, jobs) = target.resolve(program).await?;
-    let control = target.actor.control(&engine);
-    let (mut all_achieved, mut answers) = (true, Vec::new());
+    let (client, jobs) = target.resolve(program).await?;
+    let mut acted = Vec::new();
     for id in jobs {
-        let outcome = control.act_on(&[id], JobAction::Cancel { grace }).await?.remove(0);
-        // The job itself is cancelled by now, so this counts its descendants only.
-        let descendants = match control.cancel_with_children(id, grace).await {
-            Err(Error::NoSuchJob(_)) => 0,
-            descendants => descendants?,
-        };
-        all_achieved &= is_achieved(engine.inspect(), id, JobAction::Cancel { grace }, &outcome).await?;
-        if target.json {
-            let mut answer = to_json(id, &outcome);
-            answer["children"] = json!(descendants);
-            answers.push(answer);
-        } else {
-            let descendants = out::counted(descendants as u64, "descendant", "descendants");
-            print_outcome(id, &outcome, verb, program, &format!(", and {descendants}"))?;
-        }
+        acted.push(client.cancel_tree(id, grace, &target.actor).await?);
     }
-    if target.json {
-        out::print_json(&answers)?;
-    }
-    Ok(if all_achieved { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    report_named(target, &acted, verb, program)
 }
 
 fn print_outcome(
@@ -239,30 +218,6 @@ pub(crate) fn to_json(id: JobId, outcome: &ControlOutcome) -> Value {
     let mut answer = serde_json::to_value(outcome).unwrap_or_default();
     answer["job"] = json!(id);
     answer
-}
-
-/// Whether the job is now as the action wants it.
-async fn is_achieved(
-    inspect: &dyn Inspect,
-    id: JobId,
-    action: JobAction,
-    outcome: &ControlOutcome,
-) -> anyhow::Result<bool> {
-    Ok(match (outcome, action) {
-        // A job that is done or failed already is not cancelled.
-        (ControlOutcome::Already(_), JobAction::Cancel { .. }) => {
-            let state = inspect.job(id).await?.map(|job| job.summary.state);
-            !matches!(state, Some(State::Done | State::Failed))
-        }
-        (
-            ControlOutcome::Done
-            | ControlOutcome::CancelRequested
-            | ControlOutcome::Created(_)
-            | ControlOutcome::Already(_),
-            _,
-        ) => true,
-        (ControlOutcome::Refused(_) | ControlOutcome::Unknown, _) => false,
-    })
 }
 
 fn to_text(outcome: &ControlOutcome, verb: &Verb, program: &Program) -> String {
@@ -294,17 +249,16 @@ async fn act_on_matching(
             applicable_states(action)
         );
     }
-    let engine = program.reader().await?;
-    let control = target.actor.control(&engine);
-    let bulk = control.bulk(target.filters.to_filter(), action);
-    let preview = bulk.preview().await?;
+    let client = program.client().await?;
+    let filter = target.filters.to_filter();
+    let preview = client.preview(&filter, action).await?;
     if target.dry_run && target.json {
         out::print_json(&preview_json(&preview))?;
         return Ok(ExitCode::SUCCESS);
     }
     let nothing =
         || format!("no {} job matches; nothing to {}\n", applicable_states(action), verb.infinitive);
-    let text = preview_text(&engine, &preview, verb.infinitive, nothing).await?;
+    let text = preview_text(&preview, verb.infinitive, nothing);
     if target.dry_run {
         out::print(&text)?;
         return Ok(ExitCode::SUCCESS);
@@ -316,17 +270,15 @@ async fn act_on_matching(
         if !confirm(target.yes, &question)? {
             return Ok(ExitCode::FAILURE);
         }
-        let bulk = match target.rate {
-            Some(rate) => bulk.per_second(rate),
-            None => bulk,
-        };
         let stop = StopSignals::flag()?;
         let mut progress = Progress::of_jobs(Some(preview.matching as u64));
-        let on_batch = |so_far: &BulkProgress| {
+        let mut on_batch = |so_far: &BulkProgress| {
             progress.update(so_far.seen as u64, &counts(so_far, verb));
             !stop.load(Ordering::Relaxed)
         };
-        let ended = bulk.run(on_batch).await;
+        // Not those that were submitted after the preview.
+        let filter = Filter { before: preview.before, ..filter };
+        let ended = client.bulk(&filter, action, target.rate, &target.actor, &mut on_batch).await;
         progress.close();
         result = ended?;
     }
@@ -358,28 +310,21 @@ pub(crate) fn matching(preview: &Preview) -> String {
 }
 
 pub(crate) fn preview_json(preview: &Preview) -> Value {
-    let Preview { matching, at_least, sample } = preview;
+    let Preview { matching, at_least, sample, .. } = preview;
     json!({ "matching": matching, "at_least": at_least, "sample": sample })
 }
 
 /// How many jobs match, with a list of the first of them; `nothing` is the text if there are none.
-pub(crate) async fn preview_text(
-    engine: &Engine,
-    preview: &Preview,
-    verb: &str,
-    nothing: impl FnOnce() -> String,
-) -> anyhow::Result<String> {
-    if preview.matching == 0 {
-        return Ok(nothing());
+pub(crate) fn preview_text(preview: &Preview, verb: &str, nothing: impl FnOnce() -> String) -> String {
+    let Preview { matching: count, sample, block_items, now, .. } = preview;
+    if *count == 0 {
+        return nothing();
     }
-    let now = engine.inspect().clock().await?;
-    let sample = &preview.sample;
-    let block_items = views::block_items(&engine.operator(), sample).await?;
-    let mut text = format!("{} to {verb}:\n\n{}", matching(preview), jobs::list(sample, &block_items, now));
-    if preview.matching > sample.len() {
-        text += &format!("… and {} more\n", out::thousands((preview.matching - sample.len()) as u64));
+    let mut text = format!("{} to {verb}:\n\n{}", matching(preview), jobs::list(sample, block_items, *now));
+    if *count > sample.len() {
+        text += &format!("… and {} more\n", out::thousands((count - sample.len()) as u64));
     }
-    Ok(text)
+    text
 }
 
 fn counts(result: &BulkProgress, verb: &Verb) -> String {
@@ -399,7 +344,7 @@ fn counts(result: &BulkProgress, verb: &Verb) -> String {
 
 fn report(target: &Target, result: &BulkProgress, verb: &Verb, matching: usize) -> anyhow::Result<ExitCode> {
     if target.json {
-        let BulkProgress { seen, done, cancel_requested, already, refused, interrupted } = result;
+        let BulkProgress { seen, done, cancel_requested, already, refused, interrupted, .. } = result;
         out::print_json(&json!({
             "matching": matching, "seen": seen, "done": done, "cancel_requested": cancel_requested,
             "unchanged": already, "refused": refused, "interrupted": interrupted,

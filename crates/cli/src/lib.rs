@@ -1,8 +1,9 @@
 //! The commands of the `windlass` binary as a library. [`run`] gives a program with kinds of its own the same commands; the stock
 //! binary adds `bench` and `demo` to [`Command`].
 //!
-//! In reading order: `config` reads the settings, `program` opens the store as a command needs it, `commands` has one file per
-//! command. Commands share: `args`, flags that several take; `resolve`, which finds the job that a name means; `actions` and
+//! In reading order: `config` reads the settings, `program` opens the store, or the way to a server, as a command needs it; `client` has
+//! one method for each thing that commands ask of either; `commands` has one file per command, which does not know where its data comes
+//! from. Commands share: `args`, flags that several take; `resolve`, which finds the job that a name means; `actions` and
 //! `outcome`, which act on jobs and on queues, limits, keys and schedules; `out`, `table`, `durations`, `progress` and `confirm`,
 //! which print and ask.
 //!
@@ -11,6 +12,7 @@
 
 mod actions;
 mod args;
+mod client;
 mod commands;
 mod config;
 mod confirm;
@@ -27,17 +29,17 @@ mod table;
 use std::process::ExitCode;
 
 use clap::{ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand};
-use config::Settings;
+use config::{RemoteSettings, Settings};
 use program::Program;
 use windlass::Builder;
 
 /// The commands as a `clap` subcommand, for a program that adds others: flatten it into an enum of its own and call
 /// [`Command::run`]. A program that adds none calls [`run`].
-pub struct Command(commands::Command);
+pub struct Command(Box<commands::Command>);
 
 impl FromArgMatches for Command {
     fn from_arg_matches(matches: &ArgMatches) -> Result<Command, clap::Error> {
-        commands::Command::from_arg_matches(matches).map(Command)
+        commands::Command::from_arg_matches(matches).map(Box::new).map(Command)
     }
 
     fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
@@ -60,13 +62,27 @@ impl Subcommand for Command {
 }
 
 impl Command {
-    /// Runs the command on the store that the settings name, or else on the engine's own. `name` is the program's.
-    pub async fn run(self, flags: Flags, engine: Builder, name: &str) -> anyhow::Result<ExitCode> {
-        let Flags { store, store_file, config, log } = flags;
-        let flags = Settings { store, store_file, log, ..Settings::default() };
+    /// Runs the command on the store or the server that the settings name, or else on the engine's own store. `name` is the
+    /// program's, and `line` its whole command line, for `completions`.
+    pub async fn run(
+        self,
+        flags: Flags,
+        engine: Builder,
+        name: &str,
+        line: clap::Command,
+    ) -> anyhow::Result<ExitCode> {
+        // Before anything is read that may be wrong.
+        let command = match *self.0 {
+            commands::Command::Completions(args) => return args.print(line, name),
+            command => command,
+        };
+        let Flags { store, store_file, server, token_file, ca_file, config, log } = flags;
+        let remote = RemoteSettings { url: server, token_file, ca_file, ..RemoteSettings::default() };
+        let flags = Settings { store, store_file, remote, log, ..Settings::default() };
         let settings = config::read(config.as_deref(), flags)?;
-        let _log = self.0.start_log(&settings)?;
-        self.0.run(&Program::new(engine, settings, name)).await
+        let _log = command.start_log(&settings)?;
+        // Boxed, because the futures of all commands are in it.
+        Box::pin(command.run(&Program::new(engine, settings, name))).await
     }
 }
 
@@ -79,6 +95,15 @@ pub struct Flags {
     /// A file with the address of the store, which may have a password [env: WINDLASS_STORE_FILE]
     #[arg(long, global = true, value_name = "PATH", help_heading = "Settings")]
     store_file: Option<std::path::PathBuf>,
+    /// A server to use in place of a store: https://HOST:PORT [env: WINDLASS_SERVER]
+    #[arg(long, global = true, value_name = "URL", help_heading = "Settings")]
+    server: Option<String>,
+    /// The file with the token for the server, which only you may read [env: WINDLASS_TOKEN_FILE; WINDLASS_TOKEN has the token itself]
+    #[arg(long, global = true, value_name = "PATH", help_heading = "Settings")]
+    token_file: Option<std::path::PathBuf>,
+    /// The certificate of the authority to trust in place of those of this system, a PEM file [env: WINDLASS_CA_FILE]
+    #[arg(long, global = true, value_name = "PATH", help_heading = "Settings")]
+    ca_file: Option<std::path::PathBuf>,
     /// The settings file [env: WINDLASS_CONFIG] [default: windlass.toml, if it exists]
     #[arg(long, global = true, value_name = "PATH", help_heading = "Settings")]
     config: Option<std::path::PathBuf>,
@@ -119,7 +144,8 @@ pub async fn run(engine: Builder) -> ExitCode {
         Ok(parsed) => parsed,
         Err(error) => error.exit(),
     };
-    Box::pin(command.run(flags, engine, &name)).await.unwrap_or_else(|error| report(&error))
+    let line = command_line(&name, &engine);
+    Box::pin(command.run(flags, engine, &name, line)).await.unwrap_or_else(|error| report(&error))
 }
 
 /// The command line of a program of this name with this engine, whose store is the default.

@@ -1,4 +1,5 @@
-//! The program that a command runs in: its name, its engine's builder, and the settings that override what the builder says.
+//! The program that a command runs in: its name, its engine's builder, and the settings that override what the builder says, among
+//! them the server that is used in place of a store.
 
 use std::cell::Cell;
 
@@ -9,7 +10,10 @@ use windlass::{
     store::{sqlite_path, with_limits, without_password},
 };
 
-use crate::config::Settings;
+use crate::{
+    client::{Client, Server},
+    config::Settings,
+};
 
 /// An engine that is described and not opened, with the settings of the program.
 pub(crate) struct Program {
@@ -32,24 +36,81 @@ impl Program {
         Program { builder, url, kinds, settings, name: name.to_owned() }
     }
 
-    /// The kinds it serves, sorted.
-    pub(crate) fn kinds(&self) -> &[KindVersion] {
-        &self.kinds
-    }
-
     /// The address of the store.
     pub(crate) fn url(&self) -> &str {
         &self.url
     }
 
-    /// The address of the store without its password.
+    /// The address of the server, or of the store without its password.
     pub(crate) fn display_url(&self) -> String {
-        without_password(&self.url)
+        self.settings.remote.url.clone().unwrap_or_else(|| without_password(&self.url))
+    }
+
+    /// Whether a server is used in place of a store.
+    pub(crate) fn is_remote(&self) -> bool {
+        self.settings.remote.url.is_some()
+    }
+
+    /// Refuses a command that a server cannot do.
+    pub(crate) fn need_store(&self, command: &str) -> anyhow::Result<()> {
+        if self.is_remote() {
+            bail!(
+                "`{} {command}` works on a store, not on the server {}: give --store",
+                self.name,
+                self.display_url()
+            );
+        }
+        Ok(())
+    }
+
+    /// The server, or the store, which is never created or migrated.
+    pub(crate) async fn client(&self) -> anyhow::Result<Client> {
+        Ok(match self.is_remote() {
+            true => Client::Server(self.server()?),
+            false => Client::store(self.reader().await?, self),
+        })
+    }
+
+    /// The server, or the store, which is created if it does not exist.
+    pub(crate) async fn client_or_create(&self) -> anyhow::Result<Client> {
+        Ok(match self.is_remote() {
+            true => Client::Server(self.server()?),
+            false => Client::store(self.engine().await?, self),
+        })
+    }
+
+    /// The server that is used in place of a store. Sends nothing.
+    fn server(&self) -> anyhow::Result<Server> {
+        Server::new(&self.settings.remote, self)
+    }
+
+    /// The kinds whose inputs are checked at a submit, and who knows them.
+    pub(crate) async fn known_kinds(&self) -> anyhow::Result<(Vec<KindVersion>, &'static str)> {
+        Ok(match self.is_remote() {
+            true => (self.server()?.kinds().await?, "the server"),
+            false => (self.kinds.clone(), "this program"),
+        })
     }
 
     /// The engine's builder, for a command that starts it.
     pub(crate) fn builder(&self) -> anyhow::Result<Builder> {
+        if self.is_remote() {
+            bail!("this command works on a store, not on the server {}: give --store", self.display_url());
+        }
         self.builder.take().context("a command opens its engine once")
+    }
+
+    /// The engine's builder, for a worker: of a store, or of jobs that a server hands out.
+    pub(crate) fn worker_builder(&self) -> anyhow::Result<Builder> {
+        if !self.is_remote() {
+            return self.builder();
+        }
+        #[cfg(feature = "remote")]
+        return self.settings.remote.apply(self.builder.take().context("a command opens its engine once")?);
+        #[cfg(not(feature = "remote"))]
+        bail!(
+            "this program was built without the feature `remote`, so its workers need a store: give --store"
+        );
     }
 
     /// Opens the engine to submit to. Creates the store if it does not exist.
@@ -85,19 +146,12 @@ impl Program {
 
     /// The error text for an id that no job in the store has.
     pub(crate) fn no_job(&self, id: JobId) -> String {
-        format!(
-            "there is no job {id} in {}; it was pruned, or it is in another store (`{} jobs` lists the jobs of this one)",
-            self.display_url(),
-            self.name
-        )
+        no_job(id, &self.display_url(), &self.name)
     }
 
     /// An error of the library, with the store that it is about.
     pub(crate) fn explain(&self, error: Error) -> anyhow::Error {
-        match error {
-            Error::NoSuchJob(id) => anyhow::anyhow!(self.no_job(id)),
-            error => error.into(),
-        }
+        explain(error, &self.display_url(), &self.name)
     }
 
     /// A text of the library with its commands called by this program's name.
@@ -108,5 +162,20 @@ impl Program {
     /// The text for a store that cannot be opened.
     pub(crate) fn open_error(&self) -> String {
         format!("the store {} cannot be opened", self.display_url())
+    }
+}
+
+/// The error text for an id that no job has in the store or server at `url`, for the program called `name`.
+pub(crate) fn no_job(id: JobId, url: &str, name: &str) -> String {
+    format!(
+        "there is no job {id} in {url}; it was pruned, or it is in another store (`{name} jobs` lists the jobs of this one)"
+    )
+}
+
+/// An error of the library, with the store that it is about.
+pub(crate) fn explain(error: Error, url: &str, name: &str) -> anyhow::Error {
+    match error {
+        Error::NoSuchJob(id) => anyhow::anyhow!(no_job(id, url, name)),
+        error => error.into(),
     }
 }

@@ -37,6 +37,7 @@ mod pages {
     mod telemetry;
     mod transactions;
     mod unique;
+    mod worker_protocol;
     mod workflows;
 }
 

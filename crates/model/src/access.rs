@@ -16,7 +16,7 @@ pub enum Role {
     Operator,
     /// Delete jobs and manage tokens.
     Admin,
-    /// Read gates: what a worker on another host needs, and nothing of what people do.
+    /// Run jobs and read gates: what a worker on another host needs, and nothing of what people do.
     Worker,
 }
 
@@ -32,6 +32,8 @@ pub enum Permission {
     Act,
     /// Delete jobs, and create and revoke tokens.
     Administer,
+    /// Run jobs: register a worker, claim, commit, and read what its code needs.
+    Work,
 }
 
 impl Role {
@@ -41,8 +43,8 @@ impl Role {
     /// Whether this role has a permission.
     pub fn may(self, permission: Permission) -> bool {
         match (self, permission) {
-            (Role::Admin, _) | (_, Permission::Gates) => true,
-            (Role::Worker, _) => false,
+            (Role::Admin, _) | (_, Permission::Gates) | (Role::Worker, Permission::Work) => true,
+            (Role::Worker, _) | (_, Permission::Work) => false,
             (Role::Viewer | Role::Operator, Permission::Read) => true,
             (role, Permission::Act) => role == Role::Operator,
             (_, Permission::Administer) => false,
@@ -113,12 +115,12 @@ mod tests {
 
     #[test]
     fn each_role_may_do_what_its_line_says() {
-        use Permission::{Act, Administer, Gates, Read};
-        let may = |role: Role| [Read, Gates, Act, Administer].map(|permission| role.may(permission));
-        assert_eq!(may(Role::Viewer), [true, true, false, false]);
-        assert_eq!(may(Role::Operator), [true, true, true, false]);
-        assert_eq!(may(Role::Admin), [true, true, true, true]);
-        assert_eq!(may(Role::Worker), [false, true, false, false]);
+        use Permission::{Act, Administer, Gates, Read, Work};
+        let may = |role: Role| [Read, Gates, Act, Administer, Work].map(|permission| role.may(permission));
+        assert_eq!(may(Role::Viewer), [true, true, false, false, false]);
+        assert_eq!(may(Role::Operator), [true, true, true, false, false]);
+        assert_eq!(may(Role::Admin), [true, true, true, true, true]);
+        assert_eq!(may(Role::Worker), [false, true, false, false, true]);
     }
 
     #[test]

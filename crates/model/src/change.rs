@@ -24,7 +24,7 @@ pub struct Change {
     pub worker: WorkerId,
     /// The number of that worker's claim. If the store does not know it, the change is fenced.
     pub claim: ClaimNo,
-    /// When the attempt started, by the worker's clock.
+    /// When the attempt started, by the worker's clock; of a step that follows others within its claim, when the first of them did.
     pub started_at: Time,
     /// The deadline that the job was claimed with, whose timer the store deletes when the job ends.
     pub deadline_at: Option<Time>,

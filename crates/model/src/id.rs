@@ -7,6 +7,8 @@ use std::{fmt, str::FromStr};
 
 use serde::{Deserialize, Serialize};
 
+use crate::Time;
+
 /// The id of a job: a UUID v7. The submitter makes it, so that the store recognises a submit that is repeated because its
 /// answer was lost. Ids sort by the time they were made.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -41,6 +43,19 @@ impl JobId {
         bytes[6] = (bytes[6] & 0x0f) | 0x70;
         bytes[8] = (bytes[8] & 0x3f) | 0x80;
         JobId::from_bytes(bytes)
+    }
+
+    /// Returns the lowest id that can be made at a time or, since ids count milliseconds, at the next full millisecond: of all ids, those
+    /// made before `at` are below it. Times outside of what ids can express become the first and the last of these.
+    pub fn lowest_at(at: Time) -> JobId {
+        let millis = at.micros().max(0).unsigned_abs().div_ceil(1_000).min(0xffff_ffff_ffff);
+        JobId(uuid::Uuid::from_u128(u128::from(millis) << 80))
+    }
+
+    /// Returns when it was made, by the clock of its submitter in full milliseconds.
+    pub fn made_at(self) -> Time {
+        let millis = (self.0.as_u128() >> 80) as u64;
+        Time(i64::try_from(millis * 1_000).unwrap_or(i64::MAX))
     }
 
     /// Returns the 16 bytes, which sort as ids do.
@@ -100,9 +115,28 @@ impl fmt::Debug for WorkerId {
     }
 }
 
+impl FromStr for WorkerId {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<WorkerId, String> {
+        let digits =
+            text.strip_prefix('w').filter(|digits| digits.bytes().all(|byte| byte.is_ascii_hexdigit()));
+        let id = digits.and_then(|digits| u64::from_str_radix(digits, 16).ok());
+        id.map(|id| WorkerId(id as i64))
+            .ok_or_else(|| format!("{text:?} is not the id of a worker; ids look like w199f0c26f7a01234"))
+    }
+}
+
 impl Serialize for WorkerId {
     fn serialize<S: serde::Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         to.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for WorkerId {
+    fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<WorkerId, D::Error> {
+        let text = std::borrow::Cow::<'de, str>::deserialize(from)?;
+        text.parse().map_err(serde::de::Error::custom)
     }
 }
 
@@ -145,6 +179,30 @@ mod tests {
             assert!(a < b, "{counter}");
             assert_eq!(a.0.get_version_num(), 7);
             assert_eq!(a.0.get_variant(), uuid::Variant::RFC4122);
+        }
+    }
+
+    #[test]
+    fn a_time_divides_the_ids_made_before_it_from_the_others() {
+        let made = |millis| JobId::from_parts(millis, 0x3_ffff, u64::MAX);
+        let at = JobId::lowest_at(Time(5_000_000));
+        assert!(made(4_999) < at && at <= JobId::from_parts(5_000, 0, 0));
+        // A time between two milliseconds: ids of the earlier one were made before it.
+        let between = JobId::lowest_at(Time(5_000_001));
+        assert!(made(5_000) < between && between <= JobId::from_parts(5_001, 0, 0));
+        assert_eq!(made(5_000).made_at(), Time(5_000_000));
+        assert_eq!(JobId::lowest_at(Time(-1)), JobId::lowest_at(Time(0)));
+        assert!(made(1 << 40) < JobId::lowest_at(Time(i64::MAX)));
+    }
+
+    #[test]
+    fn ids_of_workers_parse_from_their_text() {
+        for id in [WorkerId::from_parts(1_763_500_000_000, 77), WorkerId(0), WorkerId(-1), WorkerId(i64::MAX)]
+        {
+            assert_eq!(id.to_string().parse(), Ok(id));
+        }
+        for bad in ["", "w", "1f", "w1g", "w+1", "w-1", "w11112222333344445"] {
+            assert!(bad.parse::<WorkerId>().is_err(), "{bad}");
         }
     }
 

@@ -31,6 +31,10 @@
 //! - [`crash`]: what happens to a job whose worker died
 //! - [`progress`]: what a running attempt reports of itself
 //!
+//! What people see of all jobs:
+//! - [`counts`]: numbers of jobs by state
+//! - [`throughput`], [`histogram`]: how many jobs ended in a span of time, and how long they waited and ran
+//!
 //! Flow control:
 //! - [`rank`]: the order in which ready jobs are claimed
 //! - [`unique`], [`serial`], [`rate`]: unique names, serial keys and rate limits
@@ -56,9 +60,11 @@ pub mod time;
 pub mod counts;
 pub mod crash;
 pub mod failure;
+pub mod histogram;
 pub mod lease;
 pub mod progress;
 pub mod retry;
+pub mod throughput;
 
 pub mod calendar;
 pub mod rank;
@@ -83,6 +89,7 @@ pub use calendar::Calendar;
 pub use change::{Change, FirstAttempt, StepWrites};
 pub use counts::JobCounts;
 pub use failure::{Failure, FailureClass, Reason};
+pub use histogram::Histogram;
 pub use id::{ClaimNo, Epoch, JobId, Rev, WorkerId};
 pub use job::{ClaimedJob, JobClaim, KindVersion, NewJob, Payload, Settings, When};
 pub use journal::{JournalEntry, Unwind};
@@ -98,6 +105,7 @@ pub use schedule::Schedule;
 pub use serial::Serial;
 pub use state::{Event, Location, State};
 pub use submit::SubmitOutcome;
+pub use throughput::{AttemptTimes, Ended};
 pub use time::Time;
 pub use unique::{Conflict, States, Unique};
 pub use wait::{NewSignal, Signal, UnreadableSignal, Wait, WaitCondition};

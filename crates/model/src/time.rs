@@ -94,6 +94,10 @@ impl std::str::FromStr for Time {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Time, String> {
+        // As a time is shown that no calendar has.
+        if let Some(micros) = text.strip_suffix("us").and_then(|micros| micros.parse().ok()) {
+            return Ok(Time(micros));
+        }
         let at: jiff::Timestamp = text
             .parse()
             .map_err(|e| format!("{text:?} is not a time ({e}); write one as 2026-11-15T08:00:00Z"))?;
@@ -137,6 +141,9 @@ mod tests {
         let at: Time = "2026-11-15T08:00:00.000001Z".parse().expect("a time");
         assert_eq!(at.to_string(), "2026-11-15T08:00:00.000001Z");
         assert_eq!(Time::MAX.to_string().parse::<Time>(), Ok(Time::MAX));
+        for beyond in [Time(i64::MIN), Time(i64::MAX)] {
+            assert_eq!(beyond.to_string().parse(), Ok(beyond), "{beyond}");
+        }
         assert!("tomorrow".parse::<Time>().unwrap_err().contains("2026-11-15T08:00:00Z"));
     }
 }

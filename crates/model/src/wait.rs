@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     Invalid, JobId, Payload, Rev, Time,
-    limits::{MAX_DELAY, check_name, check_text, invalid},
+    limits::{MAX_DELAY, RESERVED_PREFIX, check_name, check_text, invalid},
 };
 
 /// The most signal names in one wait.
@@ -145,6 +145,28 @@ impl WaitCondition {
         }
     }
 
+    /// Returns the names under which the length of a wait is recorded that has ended: of a wait that was met, the awaited names whose
+    /// signals met it, as many as it needs; of one that timed out, those without a signal. `arrived` are the names of the readable
+    /// signals in the inbox, in order. The engine's own signals are not recorded.
+    pub fn names_of_ended<'a>(
+        &'a self,
+        arrived: impl IntoIterator<Item = &'a str>,
+        timed_out: bool,
+    ) -> Vec<&'a str> {
+        let WaitCondition::Signals { names, needs } = self else { return Vec::new() };
+        let mut met: Vec<&str> = Vec::new();
+        for name in arrived {
+            if names.iter().any(|wanted| wanted.name == name) && !met.contains(&name) {
+                met.push(name);
+            }
+        }
+        let is_recorded = |name: &&str| !name.starts_with(RESERVED_PREFIX);
+        if timed_out {
+            return self.names().filter(|name| !met.contains(name)).filter(is_recorded).collect();
+        }
+        met.into_iter().take(*needs as usize).filter(is_recorded).collect()
+    }
+
     /// Returns the indexes of the signals in the inbox that the step sees. If the wait needs one name, these are signals of the
     /// name that arrived first, and the others stay for later waits; otherwise signals of all names. Of each name the step sees
     /// the oldest, or every one if the wait asks for that.
@@ -276,6 +298,18 @@ mod tests {
         let children = WaitCondition::Children { rev: Rev(3) };
         assert!(!children.is_met(["a"], 1) && children.is_met([], 0));
         assert!(WaitCondition::Nothing.is_met([], 9));
+    }
+
+    #[test]
+    fn the_length_of_a_wait_is_recorded_for_the_signals_that_ended_it() {
+        let any = signals(1, &["a", "b", "windlass.child"]);
+        assert_eq!(any.names_of_ended(["x", "b", "a"], false), ["b"], "the first ended it");
+        assert!(any.names_of_ended(["windlass.child", "a"], false).is_empty(), "a child ended it");
+        assert_eq!(any.names_of_ended([], true), ["a", "b"]);
+        let all = signals(2, &["a", "b", "c"]);
+        assert_eq!(all.names_of_ended(["c", "c", "a", "b"], false), ["c", "a"]);
+        assert_eq!(all.names_of_ended(["c"], true), ["a", "b"], "the missing ones");
+        assert!(WaitCondition::Children { rev: Rev(1) }.names_of_ended(["a"], false).is_empty());
     }
 
     #[test]

@@ -1,14 +1,18 @@
 //! One action on every job that matches a filter: with a preview, at a bounded rate, batch by batch.
 
-use std::time::{Duration, Instant};
+use std::{
+    collections::BTreeMap,
+    time::{Duration, Instant},
+};
 
+use serde::{Deserialize, Serialize};
 use windlass_env::Env;
-use windlass_model::JobId;
-use windlass_store::{Actor, ControlOutcome, Filter, JobAction, Summary};
+use windlass_model::{JobId, Time};
+use windlass_store::{Actor, ControlOutcome, Filter, JobAction, JobPage, Summary};
 
 use windlass_workflow::Error;
 
-use crate::Operator;
+use crate::{Operator, views::block_items};
 
 /// How many jobs one transaction changes.
 pub(crate) const BATCH: usize = 100;
@@ -32,18 +36,53 @@ pub struct Bulk {
 }
 
 /// The jobs that a bulk operation would change.
-#[derive(Clone, PartialEq, Debug)]
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct Preview {
     /// How many jobs match and are in a state to which the action applies.
     pub matching: usize,
     /// Whether there may be more than were counted.
     pub at_least: bool,
+    /// Only jobs before this one were counted. An operation on the jobs before it leaves those alone that are submitted later.
+    pub before: Option<JobId>,
     /// Some of them, newest first.
     pub sample: Vec<Summary>,
+    /// How many items the blocks among these have.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub block_items: BTreeMap<JobId, u32>,
+    /// The store's clock.
+    #[serde(skip)]
+    pub now: Time,
+}
+
+impl Preview {
+    /// Counts the jobs that match and are wanted, a page at a time, and returns some of them.
+    pub(crate) async fn read(
+        operator: &Operator,
+        filter: &Filter,
+        is_wanted: impl Fn(&Summary) -> bool,
+    ) -> Result<Preview, Error> {
+        let mut filter = Filter { limit: 1_000, ..filter.clone() };
+        let mut preview = Preview { before: filter.before, ..Preview::default() };
+        loop {
+            let JobPage { mut jobs, next } = operator.inspect().jobs(&filter).await?;
+            jobs.retain(|job| is_wanted(job));
+            preview.matching += jobs.len();
+            jobs.truncate(SHOWN - preview.sample.len());
+            preview.sample.append(&mut jobs);
+            preview.at_least = next.is_some();
+            if next.is_none() || preview.matching >= COUNTED {
+                break;
+            }
+            filter.before = next;
+        }
+        preview.block_items = block_items(operator, &preview.sample).await?;
+        preview.now = operator.inspect().clock().await?;
+        Ok(preview)
+    }
 }
 
 /// What a bulk operation has done so far.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[must_use = "jobs may have been refused"]
 pub struct BulkProgress {
     /// Jobs that it has tried to change.
@@ -53,11 +92,15 @@ pub struct BulkProgress {
     /// Running jobs that were requested to end.
     pub cancel_requested: usize,
     /// Jobs that needed no change.
+    #[serde(rename = "unchanged")]
     pub already: usize,
     /// Jobs that refused the action, or that no longer exist.
     pub refused: usize,
     /// Whether it was interrupted before the last job.
     pub interrupted: bool,
+    /// If it was interrupted: the rest are the matching jobs before this one. See [`Filter::before`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next_before: Option<JobId>,
 }
 
 impl Bulk {
@@ -75,21 +118,7 @@ impl Bulk {
 
     /// Counts the matching jobs, and returns some of them. Changes nothing.
     pub async fn preview(&self) -> Result<Preview, Error> {
-        let mut filter = Filter { limit: 1_000, ..self.filter.clone() };
-        let mut preview = Preview { matching: 0, at_least: false, sample: Vec::new() };
-        loop {
-            let mut page = self.operator.inspect().jobs(&filter).await?;
-            filter.before = page.last().map(|job| job.id);
-            let last = page.len() < filter.limit;
-            page.retain(|job| self.action.applies_to(job.state));
-            preview.matching += page.len();
-            page.truncate(SHOWN - preview.sample.len());
-            preview.sample.append(&mut page);
-            preview.at_least = !last;
-            if last || preview.matching >= COUNTED {
-                return Ok(preview);
-            }
-        }
+        Preview::read(&self.operator, &self.filter, |job| self.action.applies_to(job.state)).await
     }
 
     /// Runs it, batch by batch. `on_progress` is called after every batch and while the next one waits for its time; it ends the run by
@@ -106,24 +135,24 @@ impl Bulk {
         let mut counts = BulkProgress::default();
         let started = self.operator.env().instant();
         loop {
-            let page = self.operator.inspect().jobs(&filter).await?;
-            filter.before = page.last().map(|job| job.id);
+            let JobPage { jobs, next } = self.operator.inspect().jobs(&filter).await?;
             let ids: Vec<JobId> =
-                page.iter().filter(|job| self.action.applies_to(job.state)).map(|job| job.id).collect();
+                jobs.iter().filter(|job| self.action.applies_to(job.state)).map(|job| job.id).collect();
             if !ids.is_empty() {
                 counts.add(&control.act_on_jobs(None, &ids, self.action, &self.actor).await?);
                 self.operator.poke();
             }
-            if page.len() < batch {
+            if next.is_none() {
                 on_progress(&counts);
                 break;
             }
+            filter.before = next;
             let next_at = match self.per_second {
                 Some(rate) => started + Duration::from_secs_f64(counts.seen as f64 / f64::from(rate)),
                 None => started,
             };
             if !wait(self.operator.env(), next_at, || on_progress(&counts)).await {
-                counts.interrupted = true;
+                (counts.interrupted, counts.next_before) = (true, filter.before);
                 break;
             }
         }
@@ -174,8 +203,12 @@ pub fn describe(filter: &Filter) -> String {
     add("queue", &filter.queue);
     add("tag", &filter.tag);
     add("key", &filter.key);
+    add("key prefix", &filter.key_prefix);
+    add("error class", &filter.error_class);
     add("stage", &filter.stage);
     add("version", &filter.version.map(|version| version.to_string()));
     add("top", &filter.top.then(|| "true".to_owned()));
+    add("since", &filter.since.map(|at| at.to_string()));
+    add("until", &filter.until.map(|at| at.to_string()));
     if conditions.is_empty() { "all jobs".into() } else { conditions.join(" ") }
 }

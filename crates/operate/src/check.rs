@@ -5,7 +5,7 @@ use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
 use futures_util::FutureExt;
 use serde::Serialize;
 use windlass_model::{ClaimedJob, Failure, JobId, KindVersion, State, failure::class, journal::CallKind};
-use windlass_store::{Filter, Job};
+use windlass_store::{Filter, Job, JobPage};
 
 use windlass_workflow::{
     Error,
@@ -174,19 +174,18 @@ impl Check {
         for kind in kinds {
             let mut filter = Filter { kind: Some(kind), limit: PAGE, ..Filter::default() };
             loop {
-                let page = self.operator.inspect().jobs(&filter).await?;
-                filter.before = page.last().map(|job| job.id);
-                for summary in page.iter().filter(|job| !job.state.is_final()) {
+                let JobPage { jobs, next } = self.operator.inspect().jobs(&filter).await?;
+                for summary in jobs.iter().filter(|job| !job.state.is_final()) {
                     self.check_job(summary.id, &mut checked).await?;
                 }
-                let last = page.len() < PAGE;
-                if !on_progress(&checked) && !last {
+                if !on_progress(&checked) && next.is_some() {
                     checked.interrupted = true;
                     return Ok(checked);
                 }
-                if last {
+                if next.is_none() {
                     break;
                 }
+                filter.before = next;
             }
         }
         Ok(checked)

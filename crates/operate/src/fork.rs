@@ -1,11 +1,12 @@
 //! Fork: starts a new job from part of another's journal.
 
+use serde::{Deserialize, Serialize};
 use windlass_model::{JobId, JournalEntry, journal::CallKind};
-use windlass_store::{Actor, ControlOutcome, Filter, Fork as StoreFork};
+use windlass_store::{Actor, ControlOutcome, Filter, Fork as StoreFork, JobPage};
 
 use windlass_workflow::Error;
 
-use crate::Operator;
+use crate::{Operator, Preview, Refusal};
 
 /// How many jobs are read at a time.
 const PAGE: usize = 100;
@@ -22,26 +23,59 @@ pub struct Fork {
     key: Option<String>,
 }
 
-enum ForkPoint {
-    Beginning,
-    Entry(i32),
-    Call { name: String, key: Option<String> },
+/// Where in a journal a fork starts.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub enum ForkPoint {
+    /// At the end: every call of the original is taken over.
+    #[default]
     End,
+    /// At the beginning: none is.
+    Beginning,
+    /// At this entry.
+    Entry(i32),
+    /// At the first call of this name, and key if one is given.
+    Call {
+        /// The name.
+        name: String,
+        /// The key.
+        key: Option<String>,
+    },
 }
 
 /// The outcome of forking many jobs.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[must_use = "jobs may have been refused"]
 pub struct ForkProgress {
     /// The jobs that were forked, each with its new job.
-    pub made: Vec<(JobId, JobId)>,
+    #[serde(rename = "forked")]
+    pub made: Vec<Forked>,
     /// Those that were not, and why.
-    pub refused: Vec<(JobId, String)>,
+    pub refused: Vec<Refusal>,
+    /// Whether it was interrupted before the last job.
+    pub interrupted: bool,
+    /// If it was interrupted: the rest are the matching jobs before this one. See [`Filter::before`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next_before: Option<JobId>,
+}
+
+/// A job that was forked.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Forked {
+    /// The original.
+    pub from: JobId,
+    /// The new job.
+    pub job: JobId,
 }
 
 impl Fork {
     pub(crate) fn new(operator: Operator, actor: Actor) -> Fork {
         Fork { operator, actor, from: ForkPoint::End, key: None }
+    }
+
+    /// Starts at a point.
+    pub fn at(mut self, from: ForkPoint) -> Fork {
+        self.from = from;
+        self
     }
 
     /// Starts from the beginning: no call of the original is taken over.
@@ -83,6 +117,11 @@ impl Fork {
         }
     }
 
+    /// Counts the matching jobs, and returns some of them. Changes nothing.
+    pub async fn preview(&self, filter: &Filter) -> Result<Preview, Error> {
+        Preview::read(&self.operator, &self.older(filter.clone()), |_| true).await
+    }
+
     /// Forks every job that matches, newest first. Jobs that are submitted meanwhile are left alone. `on_progress` is called after every
     /// page; it ends the run by returning `false`.
     pub async fn each(
@@ -93,24 +132,33 @@ impl Fork {
         if self.key.is_some() {
             return Err(Error::Setup("many forks cannot have one key; leave it out".into()));
         }
-        let newest = self.operator.new_id();
-        let before = Some(filter.before.map_or(newest, |before| before.min(newest)));
-        let mut filter = Filter { before, limit: PAGE, ..filter };
+        let mut filter = Filter { limit: PAGE, ..self.older(filter) };
         let mut progress = ForkProgress::default();
         loop {
-            let page = self.operator.inspect().jobs(&filter).await?;
-            filter.before = page.last().map(|job| job.id);
-            for job in &page {
+            let JobPage { jobs, next } = self.operator.inspect().jobs(&filter).await?;
+            for job in &jobs {
                 let id = self.operator.new_id();
                 match self.fork(job.id, id, None).await? {
-                    Ok(()) => progress.made.push((job.id, id)),
-                    Err(why) => progress.refused.push((job.id, why)),
+                    Ok(()) => progress.made.push(Forked { from: job.id, job: id }),
+                    Err(why) => progress.refused.push(Refusal { job: job.id, why }),
                 }
             }
-            if !on_progress(&progress) || page.len() < PAGE {
+            let proceed = on_progress(&progress);
+            if next.is_none() {
                 return Ok(progress);
             }
+            if !proceed {
+                (progress.interrupted, progress.next_before) = (true, next);
+                return Ok(progress);
+            }
+            filter.before = next;
         }
+    }
+
+    /// The same filter without jobs that are submitted from now on.
+    fn older(&self, filter: Filter) -> Filter {
+        let newest = self.operator.new_id();
+        Filter { before: Some(filter.before.map_or(newest, |before| before.min(newest))), ..filter }
     }
 
     async fn fork(&self, job: JobId, id: JobId, key: Option<String>) -> Result<Result<(), String>, Error> {

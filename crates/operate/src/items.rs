@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use windlass_model::{Failure, JobId, Reason, State};
 use windlass_store::{Branch, BranchChild, BranchChildFilter, ChildPosition, ChildStates, JobEnd};
@@ -18,7 +18,7 @@ use windlass_workflow::{
 use crate::Operator;
 
 /// A child of a branch.
-#[derive(Clone, PartialEq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Item {
     /// The id of its job; in a block, the id of the job that it becomes if it is promoted.
     pub id: JobId,
@@ -36,10 +36,10 @@ pub struct Item {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub block: Option<JobId>,
     /// Its input, if this program can decode it.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "if_there", skip_serializing_if = "Option::is_none")]
     pub input: Option<Value>,
     /// Its output, if it is done and this program can decode it.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "if_there", skip_serializing_if = "Option::is_none")]
     pub result: Option<Value>,
     /// Why it failed.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -47,6 +47,11 @@ pub struct Item {
     /// Its last error, or that of its block.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub failure: Option<Failure>,
+}
+
+/// Reads a value that is left out if there is none, so that null is a value.
+fn if_there<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Option<Value>, D::Error> {
+    Value::deserialize(from).map(Some)
 }
 
 /// The children of a job's branches, read a page at a time; created by [`Operator::items`].

@@ -3,7 +3,7 @@
 use std::marker::PhantomData;
 
 use windlass_model::{JobId, State, limits::check_stage};
-use windlass_store::{Actor, ControlOutcome, Filter, Job, StageUpdate};
+use windlass_store::{Actor, ControlOutcome, Filter, Job, JobPage, StageUpdate};
 
 use windlass_workflow::{
     Error, Machine,
@@ -100,11 +100,11 @@ where
         let mut filter = Filter { kind, version, limit: BATCH, ..Filter::default() };
         let mut progress = MigrateProgress::default();
         loop {
-            let page = self.operator.inspect().jobs(&filter).await?;
-            let last = page.len() < BATCH;
-            filter.before = page.last().map(|job| job.id);
+            let JobPage { jobs, next } = self.operator.inspect().jobs(&filter).await?;
+            let last = next.is_none();
+            filter.before = next;
             let mut batch = Vec::new();
-            for summary in page.into_iter().filter(|job| job.state != State::Done) {
+            for summary in jobs.into_iter().filter(|job| job.state != State::Done) {
                 progress.seen += 1;
                 let Some(job) = self.operator.inspect().job(summary.id).await? else { continue };
                 match self.stage_update(&job) {

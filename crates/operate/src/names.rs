@@ -46,11 +46,11 @@ impl Operator {
     /// The jobs of which this text is the key, or `kind/key`; at most about `limit`.
     pub(crate) async fn named(&self, name: &str, limit: usize) -> Result<Vec<Summary>, Error> {
         let by_key = Filter { key: Some(name.to_owned()), limit, ..Filter::default() };
-        let mut jobs = self.inspect().jobs(&by_key).await?;
+        let mut jobs = self.inspect().jobs(&by_key).await?.jobs;
         for (at, _) in name.match_indices('/').take(SLASHES) {
             let (kind, key) = (name[..at].to_owned(), name[at + 1..].to_owned());
             let of_kind = Filter { kind: Some(kind), key: Some(key), limit: 1, ..Filter::default() };
-            jobs.extend(self.inspect().jobs(&of_kind).await?);
+            jobs.extend(self.inspect().jobs(&of_kind).await?.jobs);
         }
         Ok(jobs)
     }

@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use serde::{Deserialize, Serialize};
 use windlass_model::JobId;
 use windlass_store::{Actor, Branch, BranchChild, BranchChildFilter, ChildStates, ControlOutcome, JobAction};
 
@@ -32,7 +33,7 @@ pub struct Redrive {
 }
 
 /// What a redrive has done so far.
-#[derive(Clone, PartialEq, Debug, Default)]
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 #[must_use = "children may have been refused"]
 pub struct RedriveProgress {
     /// How many children had failed or were cancelled when it began.
@@ -40,23 +41,44 @@ pub struct RedriveProgress {
     /// How many were retried.
     pub retried: u64,
     /// How many others had retried meanwhile.
+    #[serde(rename = "already_retried")]
     pub already: u64,
     /// How many could not be retried.
     pub refused: u64,
     /// The first of those, and why.
-    pub refusals: Vec<(JobId, String)>,
+    pub refusals: Vec<Refusal>,
     /// Branches that were skipped, and why.
-    pub skipped: Vec<(String, SkipReason)>,
+    pub skipped: Vec<SkippedBranch>,
     /// Whether it was interrupted before the last child.
     pub interrupted: bool,
 }
 
+/// A job that was not changed.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Refusal {
+    /// The job.
+    pub job: JobId,
+    /// Why, and what to do.
+    pub why: String,
+}
+
+/// A branch whose children a redrive does not retry.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct SkippedBranch {
+    /// The name of the branch.
+    pub branch: String,
+    /// Why.
+    pub why: SkipReason,
+}
+
 /// Why a redrive skips a branch.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum SkipReason {
     /// It is merged, and was not named.
     Merged,
     /// Its live children are being cancelled.
+    #[serde(rename = "cancelling")]
     CancelsChildren,
 }
 
@@ -117,7 +139,7 @@ impl Redrive {
                 (false, false) => None,
             };
             match skipped {
-                Some(why) => progress.skipped.push((branch.name, why)),
+                Some(why) => progress.skipped.push(SkippedBranch { branch: branch.name, why }),
                 None => {
                     progress.unsuccessful += branch.counts.unsuccessful().unsigned_abs();
                     selected.push(branch);
@@ -192,7 +214,7 @@ impl RedriveProgress {
         };
         self.refused += children;
         if self.refusals.len() < LISTED {
-            self.refusals.push((child.summary.id, why));
+            self.refusals.push(Refusal { job: child.summary.id, why });
         }
     }
 }

@@ -10,10 +10,11 @@ mod decided;
 mod parked;
 #[cfg(test)]
 mod tests;
+mod usual;
 
 use std::time::Duration;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use windlass_model::{JobId, JournalEntry, RateLimit, Reason, State, Time, failure::class};
 use windlass_store::{Branch, Holds, Job, Pause, RateHold, SerialHold, WorkerView};
 
@@ -25,7 +26,7 @@ pub use cause::Cause;
 pub use child::AwaitedChild;
 
 /// Why a job is in its state.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Why {
     /// The job.
     pub job: JobId,
@@ -42,7 +43,7 @@ pub struct Why {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub child: Option<AwaitedChild>,
     /// What else holds it, once that is resolved.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub also: Vec<String>,
 }
 
@@ -70,6 +71,11 @@ impl Operator {
         let (workers, now) = (inspect.workers().await?, inspect.clock().await?);
         let holds = holds.unwrap_or_default();
         let mut why = explain(&job, &holds, &branches, &journal, &workers, now);
+        if let Some(waiting) = holds.waiting.as_ref().filter(|_| why.cause == Cause::Signal)
+            && let Some(usual) = usual::sentence(inspect, &job.summary.kind, waiting, now).await?
+        {
+            why.because = format!("{} {usual}", why.because);
+        }
         if let Some(child) = self.awaited_child(&job, &holds, &branches, &workers, now).await? {
             why.hint = format!("{} {}", why.hint, child.hint());
             why.child = Some(child);

@@ -152,6 +152,7 @@ fn jobs_of(core: &Core, batch: &mut ClaimBatch, request: &ClaimRequest) -> Vec<J
             claimed_at,
             clock_offset,
             unchanged_steps: 0,
+            started_at: None,
             cancel: Arc::default(),
         }
     };

@@ -83,7 +83,7 @@ fn host_name() -> String {
         .unwrap_or_else(|| "host".into())
 }
 
-/// How long ended jobs are kept, by the state they ended in; `None` keeps them for ever.
+/// How long ended jobs, by the state they ended in, and sums of what ended are kept; `None` keeps them for ever.
 ///
 /// A job's key is free again once the job is pruned. A job that its parent still needs, or that still holds its unique
 /// name, is kept longer.
@@ -95,19 +95,21 @@ pub struct Retention {
     pub failed: Option<Duration>,
     /// Jobs that were cancelled.
     pub cancelled: Option<Duration>,
+    /// The sums of what ended per hour, and of how long waits for signals took. Sums per minute are kept for two days.
+    pub throughput: Option<Duration>,
 }
 
 impl Default for Retention {
     fn default() -> Retention {
         let days = |days: u64| Some(Duration::from_secs(days * 86_400));
         // A month covers monthly accounts; failed jobs, which someone may want to retry, are kept for a quarter.
-        Retention { done: days(30), failed: days(90), cancelled: days(30) }
+        Retention { done: days(30), failed: days(90), cancelled: days(30), throughput: days(60) }
     }
 }
 
 impl Retention {
     /// Keeps everything.
-    pub const FOREVER: Retention = Retention { done: None, failed: None, cancelled: None };
+    pub const FOREVER: Retention = Retention { done: None, failed: None, cancelled: None, throughput: None };
 
     /// The states that are pruned, each with the time that its jobs are kept.
     pub(crate) fn rules(&self) -> impl Iterator<Item = (State, Duration)> {

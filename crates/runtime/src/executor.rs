@@ -40,7 +40,7 @@ impl Core {
         let attempt = Arc::new(Attempt {
             job: Arc::clone(&job.claimed),
             worker: job.claim.worker,
-            started_at: self.env.now(),
+            started_at: job.started_at.unwrap_or_else(|| self.env.now()),
             writer: Arc::new(StepWriter::new(self, pool, &job.claim, job.claimed.rev, job.clock_offset)),
             cancelled: self.cancelled(),
             cancel: Arc::clone(&job.cancel),

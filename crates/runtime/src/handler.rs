@@ -30,7 +30,7 @@ pub struct Attempt {
     pub job: Arc<ClaimedJob>,
     /// The worker that runs it.
     pub worker: WorkerId,
-    /// When it started, by the worker's clock.
+    /// When it started, by the worker's clock. For a machine, whose steps follow each other within a claim, when the first of them did.
     pub started_at: Time,
     /// Commits steps while the attempt continues.
     pub writer: Arc<StepWriter>,

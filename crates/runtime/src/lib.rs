@@ -52,6 +52,7 @@ mod watchdog;
 mod branches;
 mod cancellations;
 mod pruner;
+mod rollups;
 mod timekeeper;
 
 // Leases and lost workers.

@@ -38,6 +38,7 @@ impl Core {
                 liveness_file: file.as_ref().map(|file| file.path().display().to_string()),
                 lease: self.config.lease,
                 serves: self.pools.iter().map(serves).collect(),
+                token: None,
             };
             if store.register_worker(None, &worker).await? {
                 *lock(&self.liveness_file) = file;

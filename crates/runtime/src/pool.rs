@@ -43,6 +43,8 @@ pub(crate) struct Job {
     pub(crate) clock_offset: i64,
     /// The number of steps in a row, within this claim, that left the state unchanged.
     pub(crate) unchanged_steps: u32,
+    /// When the first step of this claim started, by the worker's clock, once another one follows.
+    pub(crate) started_at: Option<Time>,
     /// Shared by the attempts of all steps of one claim.
     pub(crate) cancel: Arc<CancelFlag>,
 }

@@ -1,8 +1,8 @@
-//! Deletes jobs that ended long ago, in small batches.
+//! Deletes jobs that ended long ago, in small batches, and sums of what ended then.
 
 use std::{sync::Arc, time::Duration};
 
-use windlass_store::Prune;
+use windlass_store::{Prune, RollUpRequest};
 
 use crate::core::Core;
 
@@ -12,6 +12,8 @@ const INTERVAL: Duration = Duration::from_secs(3_600);
 const BATCH: usize = 1_000;
 /// The pause between two transactions, so that a large backlog does not slow down others.
 const PAUSE: Duration = Duration::from_millis(50);
+/// How long sums per minute are kept; then they are added to those of their hours. Two days: yesterday can still be seen minute by minute.
+const MINUTES_KEPT: Duration = Duration::from_secs(2 * 86_400);
 
 /// Runs until the worker stops.
 pub(crate) async fn run(core: Arc<Core>) {
@@ -23,6 +25,7 @@ pub(crate) async fn run(core: Arc<Core>) {
             () = core.stopping() => return,
         }
         tick(&core).await;
+        prune_sums(&core).await;
         wait = INTERVAL;
     }
 }
@@ -52,5 +55,25 @@ async fn tick(core: &Core) {
     }
     if pruned > 0 {
         tracing::info!(jobs = pruned, "pruned old jobs");
+    }
+}
+
+/// Adds old sums of minutes to those of their hours, and deletes old sums.
+async fn prune_sums(core: &Core) {
+    let Ok(now) = core.store.inspect().clock().await else { return };
+    let request = RollUpRequest {
+        limit: BATCH,
+        hours_before: Some(now - MINUTES_KEPT),
+        delete_before: core.config.retention.throughput.map(|kept| now - kept),
+    };
+    while !core.is_stopping() {
+        match core.store.roll_up(&request).await {
+            Ok(report) if report.more => core.env.sleep(PAUSE).await,
+            Ok(_) => return,
+            Err(error) => {
+                tracing::warn!(%error, "old sums could not be deleted; they are next time");
+                return;
+            }
+        }
     }
 }

@@ -59,9 +59,10 @@ impl Core {
                 self.committer.push(self, change, &job.claim, pool).await;
                 return true;
             };
-            let rev = Rev(change.rev.0 + 1);
+            let (rev, started_at) = (Rev(change.rev.0 + 1), change.started_at);
             match self.committer.commit_step(self, change, &job.claim, pool).await {
                 CommitOutcome::Committed => {
+                    job.started_at = Some(started_at);
                     job.unchanged_steps = if unchanged { job.unchanged_steps + 1 } else { 0 };
                     job.claimed = Arc::new(job.claimed.after_step(rev, stage, data, unchanged));
                 }

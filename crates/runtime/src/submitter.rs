@@ -348,6 +348,7 @@ pub(crate) fn claimed_at_submit(core: &Core, claim: ClaimOnSubmit, job: &NewJob)
         claimed_at: now,
         clock_offset: 0,
         unchanged_steps: 0,
+        started_at: None,
         cancel: Arc::default(),
     }
 }

@@ -13,7 +13,7 @@ use crate::{
     Config, Pool, Registry, Stats, Submitter, Waiters, branches, cancellations, claimer,
     committer::Committer,
     core::{Core, Phase},
-    gatekeeper, pruner, releaser, renewer, suspects,
+    gatekeeper, pruner, releaser, renewer, rollups, suspects,
     sync::lock,
     telemetry::{StoreCall, add},
     timekeeper,
@@ -69,6 +69,7 @@ impl Worker {
         tasks.push(core.env.spawn(branches::run(Arc::clone(&core))));
         tasks.push(core.env.spawn(releaser::run(Arc::clone(&core))));
         tasks.push(core.env.spawn(pruner::run(Arc::clone(&core))));
+        tasks.push(core.env.spawn(rollups::run(Arc::clone(&core))));
         let renewer = renewer::spawn(Arc::clone(&core))
             .map_err(|error| Error::Fault(format!("the renewer's thread cannot be started: {error}")))?;
         submitter.attach(&core);

@@ -23,6 +23,8 @@ const LOOPBACK: &str = "loopback";
 pub(crate) struct Principal {
     /// The name in the audit log: the token's name and the client's address, or `loopback`.
     pub(crate) author: String,
+    /// The id of the token, if one was sent.
+    pub(crate) token: Option<String>,
     /// What it may do.
     pub(crate) role: Role,
     /// To which jobs.
@@ -45,7 +47,7 @@ pub(crate) async fn authenticate(
         (None, _) if settings.needs_login() => return Err(unauthorized("the request has no token")),
         (None, _) => {
             let (author, role) = (LOOPBACK.to_owned(), Role::Admin);
-            return Ok(Principal { author, role, scope: Scope::default() });
+            return Ok(Principal { author, token: None, role, scope: Scope::default() });
         }
         (Some(_), Some(_)) => return Err(unauthorized("the request has several Authorization headers")),
         (Some(value), None) => {
@@ -57,7 +59,7 @@ pub(crate) async fn authenticate(
     match operator.authenticate(token).await? {
         Ok(token) => {
             let author = format!("{}@{client}", token.name);
-            Ok(Principal { author, role: token.role, scope: token.scope })
+            Ok(Principal { author, token: Some(token.id), role: token.role, scope: token.scope })
         }
         Err(TokenRefusal::Unknown) => Err(unauthorized("the token is not known here")),
         Err(TokenRefusal::Revoked) => Err(unauthorized("the token was revoked")),
@@ -68,7 +70,7 @@ pub(crate) async fn authenticate(
 impl Principal {
     /// The sender of a request that everybody may make.
     pub(crate) fn nobody() -> Principal {
-        Principal { author: String::new(), role: Role::Worker, scope: Scope::default() }
+        Principal { author: String::new(), token: None, role: Role::Worker, scope: Scope::default() }
     }
 
     /// Refuses what the role does not allow.
@@ -103,6 +105,18 @@ impl Principal {
         Err(forbidden(
             format!("this token is limited to other queues than {queue:?}, or to some kinds"),
             "use a token for the queue",
+        ))
+    }
+
+    /// Refuses a kind outside of the scope, or of which the scope has only some queues.
+    pub(crate) fn check_kind(&self, kind: &str) -> Result<(), Error> {
+        let Scope { kinds, queues } = &self.scope;
+        if queues.is_empty() && (kinds.is_empty() || kinds.iter().any(|known| known == kind)) {
+            return Ok(());
+        }
+        Err(forbidden(
+            format!("this token is limited to other kinds than {kind:?}, or to some queues"),
+            "use a token for the kind",
         ))
     }
 
@@ -160,7 +174,7 @@ mod tests {
     fn principal(kinds: &[&str], queues: &[&str]) -> Principal {
         let list = |names: &[&str]| names.iter().map(ToString::to_string).collect();
         let scope = Scope { kinds: list(kinds), queues: list(queues) };
-        Principal { author: "test".into(), role: Role::Operator, scope }
+        Principal { author: "test".into(), token: None, role: Role::Operator, scope }
     }
 
     fn of(kind: Option<&str>) -> Filter {

@@ -7,6 +7,7 @@ use axum::{
     http::{HeaderMap, Uri, header},
 };
 use serde::de::DeserializeOwned;
+use tokio::sync::watch;
 use windlass::{
     Control, Engine, JobId,
     operate::{Found, Operator},
@@ -15,7 +16,7 @@ use windlass::{
 
 use crate::{
     access::Principal,
-    error::{Error, ErrorKind},
+    error::{Error, ErrorKind, JOB},
     server::{Permit, Shared},
 };
 
@@ -30,6 +31,8 @@ pub(crate) struct Call {
     pub(crate) body: Bytes,
     /// Counts it among the running requests.
     pub(crate) permit: Permit,
+    /// Its sender is dropped when the client has gone.
+    pub(crate) client: watch::Receiver<()>,
 }
 
 impl Call {
@@ -68,6 +71,16 @@ impl Call {
             .map_err(|error| Error::invalid(format!("the body is wrong: {error}"), SEE_OPENAPI))
     }
 
+    /// Returns when nobody waits for the answer any more: the client has gone, or the server stops.
+    pub(crate) async fn abandoned(&self) {
+        let mut client = self.client.clone();
+        tokio::select! {
+            // Nothing is ever sent: it only ends.
+            _ = client.changed() => {}
+            () = self.shared.stopped() => {}
+        }
+    }
+
     /// The body of a request that may have none.
     pub(crate) fn optional_body<T: DeserializeOwned>(&self) -> Result<T, Error> {
         if self.body.is_empty() {
@@ -99,6 +112,7 @@ impl Call {
                 format!("there is no job {name:?}"),
                 "it was pruned, or it is in another store; GET /v1/jobs lists the jobs of this one",
             )
+            .about(JOB)
         };
         let id = match self.operator().find(name).await {
             Ok(Found::Job(id)) => id,

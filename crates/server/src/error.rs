@@ -6,6 +6,7 @@ use axum::{
 };
 use serde::Serialize;
 use windlass::{ControlOutcome, store};
+use windlass_remote::protocol::code;
 
 /// Why a request is not answered as it asks. The body of the response is `{"code", "message", "hint"}`.
 #[derive(Clone, Debug)]
@@ -15,6 +16,8 @@ pub(crate) struct Error {
     message: String,
     /// What to do next.
     hint: String,
+    /// What is not found, if a client has to know: a job, or the path itself.
+    subject: Option<&'static str>,
 }
 
 /// The kinds of errors. Their names are the `code` of the body, which clients compare.
@@ -34,6 +37,10 @@ pub(crate) enum ErrorKind {
     SlowBody,
     /// The state of the subject does not allow it.
     Conflict,
+    /// The id of a worker is taken.
+    WorkerTaken,
+    /// A worker was declared dead, or has retired.
+    WorkerDead,
     /// The body is too large.
     TooLarge,
     /// The body is not JSON.
@@ -52,7 +59,7 @@ pub(crate) enum ErrorKind {
 
 impl ErrorKind {
     /// All kinds, for the API description.
-    pub(crate) const ALL: [ErrorKind; 14] = [
+    pub(crate) const ALL: [ErrorKind; 16] = [
         ErrorKind::Invalid,
         ErrorKind::Unauthorized,
         ErrorKind::Forbidden,
@@ -60,6 +67,8 @@ impl ErrorKind {
         ErrorKind::MethodNotAllowed,
         ErrorKind::SlowBody,
         ErrorKind::Conflict,
+        ErrorKind::WorkerTaken,
+        ErrorKind::WorkerDead,
         ErrorKind::TooLarge,
         ErrorKind::NotJson,
         ErrorKind::WrongHost,
@@ -78,7 +87,7 @@ impl ErrorKind {
             ErrorKind::NotFound => StatusCode::NOT_FOUND,
             ErrorKind::MethodNotAllowed => StatusCode::METHOD_NOT_ALLOWED,
             ErrorKind::SlowBody => StatusCode::REQUEST_TIMEOUT,
-            ErrorKind::Conflict => StatusCode::CONFLICT,
+            ErrorKind::Conflict | ErrorKind::WorkerTaken | ErrorKind::WorkerDead => StatusCode::CONFLICT,
             ErrorKind::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
             ErrorKind::NotJson => StatusCode::UNSUPPORTED_MEDIA_TYPE,
             ErrorKind::WrongHost => StatusCode::MISDIRECTED_REQUEST,
@@ -99,6 +108,8 @@ impl ErrorKind {
             ErrorKind::MethodNotAllowed => "method_not_allowed",
             ErrorKind::SlowBody => "slow_body",
             ErrorKind::Conflict => "conflict",
+            ErrorKind::WorkerTaken => code::WORKER_TAKEN,
+            ErrorKind::WorkerDead => code::WORKER_DEAD,
             ErrorKind::TooLarge => "too_large",
             ErrorKind::NotJson => "not_json",
             ErrorKind::WrongHost => "wrong_host",
@@ -110,17 +121,39 @@ impl ErrorKind {
     }
 }
 
+/// The subject of an error about a job.
+pub(crate) const JOB: &str = "job";
+/// The subject of an error about a path that this server does not have.
+pub(crate) const PATH: &str = "path";
+
 #[derive(Serialize)]
 struct ErrorBody<'a> {
     code: &'static str,
     message: &'a str,
     hint: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    subject: Option<&'static str>,
 }
 
 impl Error {
     /// An error with what is wrong and what to do next.
     pub(crate) fn new(kind: ErrorKind, message: impl Into<String>, hint: impl Into<String>) -> Error {
-        Error { kind, message: message.into(), hint: hint.into() }
+        Error { kind, message: message.into(), hint: hint.into(), subject: None }
+    }
+
+    /// Names what is not found.
+    pub(crate) fn about(self, subject: &'static str) -> Error {
+        Error { subject: Some(subject), ..self }
+    }
+
+    /// Whether something is not found.
+    pub(crate) fn is_not_found(&self) -> bool {
+        self.kind == ErrorKind::NotFound
+    }
+
+    /// Whether no such job is found.
+    pub(crate) fn is_no_such_job(&self) -> bool {
+        self.kind == ErrorKind::NotFound && self.subject == Some(JOB)
     }
 
     /// An error of a text of the library, which has what to do next after a semicolon.
@@ -148,7 +181,12 @@ impl Error {
 
     /// The body.
     pub(crate) fn to_json(&self) -> serde_json::Value {
-        let body = ErrorBody { code: self.kind.code(), message: &self.message, hint: &self.hint };
+        let body = ErrorBody {
+            code: self.kind.code(),
+            message: &self.message,
+            hint: &self.hint,
+            subject: self.subject,
+        };
         serde_json::to_value(body).unwrap_or_default()
     }
 
@@ -186,8 +224,8 @@ impl From<windlass::Error> for Error {
                 Error::of_text(ErrorKind::Conflict, &text)
             }
             E::AmbiguousName { .. } | E::Setup(_) => Error::of_text(ErrorKind::Conflict, &text),
-            E::NoSuchJob(_)
-            | E::NoSuchKey { .. }
+            E::NoSuchJob(_) => Error::of_text(ErrorKind::NotFound, &text).about(JOB),
+            E::NoSuchKey { .. }
             | E::NoSuchName(_)
             | E::NoSuchBranch { .. }
             | E::NoSuchChild { .. }
@@ -210,7 +248,14 @@ impl From<store::Error> for Error {
                 )
             }
             store::Error::Invalid(invalid) => Error::of_text(ErrorKind::Invalid, &invalid.to_string()),
-            store::Error::Refused(why) => Error::of_text(ErrorKind::Invalid, &why),
+            store::Error::Refused(why) | store::Error::Misuse(why) => {
+                Error::of_text(ErrorKind::Invalid, &why)
+            }
+            store::Error::Dead => Error::new(
+                ErrorKind::WorkerDead,
+                "this worker was declared dead because it did not renew in time, or has retired",
+                "drop what it holds, and register anew",
+            ),
             other => Error::internal(&other),
         }
     }

@@ -100,6 +100,7 @@ described! {
     Role => { "type": "string", "enum": ["viewer", "operator", "admin", "worker"] };
     Parsed<Overlap> => { "type": "string", "enum": ["skip", "queue", "allow", "cancel_previous"] };
     Parsed<CatchUp> => { "type": "string", "examples": ["one", "skip", "all", "all:6h"] };
+    Parsed<windlass::store::ThroughputBy> => { "type": "string", "enum": ["minute", "hour", "kind"] };
     Parsed<windlass::Calendar> => { "type": "string", "examples": ["every 15 minutes", "0 3 * * mon-fri in Europe/Berlin"] };
 }
 

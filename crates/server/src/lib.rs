@@ -3,7 +3,8 @@
 //! [`Server::bind`] checks the [`Settings`] and listens, [`Server::run`] answers until it is stopped. In reading order: `settings`;
 //! `listener` accepts connections; `server` is the path of a request, which asks `client` where it comes from, `rate` whether there are
 //! too many, and `access` who sends it; `routes` has the answers, over the values of `windlass::operate`; `input` declares what
-//! requests contain, and `openapi` describes all of it; `events` streams changes; `error` makes status codes.
+//! requests contain, and `openapi` describes all of it; `events` streams changes, `progress` what long operations do; `worker` is what the
+//! server knows of workers on other hosts, which speak the protocol of the crate `windlass-remote`; `error` makes status codes.
 //!
 //! What always holds: a request is answered only if its `Host` is this server's, its `Origin` is the same or none, and its sender may
 //! make it; without a login only on a loopback address. Every change has its author in the audit log. A handler that fails or
@@ -17,12 +18,14 @@ mod events;
 mod input;
 mod listener;
 mod openapi;
+mod progress;
 mod rate;
 mod reply;
 mod routes;
 mod server;
 mod settings;
 mod tls;
+mod worker;
 
 pub use listener::Server;
 pub use openapi::document as openapi;

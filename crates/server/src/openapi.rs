@@ -24,7 +24,7 @@ pub fn document() -> Value {
         "info": {
             "title": "Windlass",
             "version": "1",
-            "description": "Durable work: submit jobs, look at them, act on them. See docs/server.md.",
+            "description": "Durable work: submit jobs, look at them, act on them. See docs/server.md. Every response has the header Windlass-Version; answers that depend on the time have the store's clock in Windlass-Now.",
         },
         "paths": paths,
         "components": {
@@ -37,6 +37,7 @@ pub fn document() -> Value {
                         "code": { "type": "string", "enum": codes, "description": "What kind of error it is" },
                         "message": { "type": "string", "description": "What is wrong, and why" },
                         "hint": { "type": "string", "description": "What to do next" },
+                        "subject": { "type": "string", "enum": ["job", "path"], "description": "What is not found, where that is not plain" },
                     },
                 },
             },
@@ -97,7 +98,7 @@ fn responses(route: &Route) -> Value {
     };
     let answer = |description: &str| json!({ "description": description, "content": { media_type: {} } });
     let mut responses = json!({
-        "200": answer(route.answer),
+        "200": if route.progresses { progressing(route.answer) } else { answer(route.answer) },
         "default": {
             "description": "An error",
             "content": { "application/json": { "schema": { "$ref": "#/components/schemas/Error" } } },
@@ -112,6 +113,16 @@ fn responses(route: &Route) -> Value {
         _ => {}
     }
     responses
+}
+
+/// The answer of an operation in batches: its result, or events with its progress.
+fn progressing(description: &str) -> Value {
+    let events = "With `Accept: text/event-stream`: `progress` events, and `done` with the result or `error` at the end. If the \
+                  connection is closed, the operation stops after its current batch";
+    json!({
+        "description": description,
+        "content": { "application/json": {}, "text/event-stream": { "schema": { "type": "string", "description": events } } },
+    })
 }
 
 #[cfg(test)]

@@ -11,24 +11,25 @@ use axum::{
     Router,
     body::{Body, Bytes},
     extract::{RawPathParams, Request},
-    http::{HeaderValue, Method, Response, header},
+    http::{HeaderName, HeaderValue, Method, Response, header},
     routing::{MethodFilter, MethodRouter, on},
 };
 use futures_util::FutureExt;
 use http_body_util::{BodyExt, Limited};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
-use windlass::{Engine, operate::Operator};
+use windlass::{Engine, model::Permission, operate::Operator};
 
 use crate::{
     access::{self, Principal},
     call::Call,
     client::{self, Client},
-    error::{Error, ErrorKind},
+    error::{Error, ErrorKind, PATH},
     events::Hub,
     rate::RateLimiter,
     reply::Reply,
     routes::{Access, Route, routes},
     settings::Settings,
+    worker::Workers,
 };
 
 /// What all requests share.
@@ -41,6 +42,8 @@ pub(crate) struct Shared {
     pub(crate) events: Arc<Hub>,
     /// Becomes true when the server stops: streams and waiting requests end.
     pub(crate) stopping: watch::Receiver<bool>,
+    /// What the server knows of workers on other hosts.
+    pub(crate) workers: Workers,
     rate: RateLimiter,
     requests: Arc<Semaphore>,
     streams: Arc<Semaphore>,
@@ -65,12 +68,24 @@ impl Shared {
     ) -> Arc<Shared> {
         let operator = engine.operator();
         let events = Hub::new(engine.clone(), stopping.clone());
+        let workers = Workers::new(&engine, &settings, stopping.clone());
         let (rate, requests, streams) = (
             RateLimiter::new(settings.rate),
             Arc::new(Semaphore::new(settings.max_requests)),
             Arc::new(Semaphore::new(settings.max_streams)),
         );
-        Arc::new(Shared { engine, operator, settings, address, events, stopping, rate, requests, streams })
+        Arc::new(Shared {
+            engine,
+            operator,
+            settings,
+            address,
+            events,
+            stopping,
+            workers,
+            rate,
+            requests,
+            streams,
+        })
     }
 
     /// Waits until the server stops.
@@ -117,8 +132,8 @@ impl Shared {
     }
 
     /// Reads the body, unless it is too large or too slow.
-    async fn read_body(&self, body: Body) -> Result<Bytes, Error> {
-        let Settings { body_limit, read_timeout, .. } = self.settings;
+    async fn read_body(&self, body: Body, body_limit: usize) -> Result<Bytes, Error> {
+        let Settings { read_timeout, .. } = self.settings;
         let read = tokio::time::timeout(read_timeout, Limited::new(body, body_limit).collect()).await;
         let slow = |_| {
             let message = format!("the body did not arrive within {read_timeout:?}");
@@ -129,7 +144,7 @@ impl Shared {
             Err(error) if error.is::<http_body_util::LengthLimitError>() => Err(Error::new(
                 ErrorKind::TooLarge,
                 format!("the body has more than {body_limit} bytes"),
-                "send fewer jobs with one request",
+                "send less with one request",
             )),
             Err(error) => Err(Error::invalid(format!("the body cannot be read: {error}"), "send it again")),
         }
@@ -161,7 +176,7 @@ pub(crate) fn router(shared: &Arc<Shared>) -> Router {
         .fallback(async || {
             let error =
                 Error::new(ErrorKind::NotFound, "there is no such path", "GET /openapi.json has all paths");
-            finish(error.into_response())
+            finish(error.about(PATH).into_response())
         })
         .method_not_allowed_fallback(async || {
             let hint = "GET /openapi.json has the methods of every path";
@@ -187,7 +202,8 @@ async fn handle(shared: Arc<Shared>, route: Arc<Route>, request: Request) -> Res
     };
     let (status, elapsed) = (response.status().as_u16(), started.elapsed());
     let author = author.unwrap_or_default();
-    if method == Method::GET {
+    // Workers send calls all the time.
+    if method == Method::GET || route.access == Access::Needs(Permission::Work) {
         tracing::debug!(%method, path, status, author, ?elapsed, "answered");
     } else {
         tracing::info!(%method, path, status, author, ?elapsed, "answered");
@@ -195,11 +211,15 @@ async fn handle(shared: Arc<Shared>, route: Arc<Route>, request: Request) -> Res
     finish(response)
 }
 
+/// The version of the server: by it clients know that they talk to Windlass, and to which.
+const VERSION: HeaderName = HeaderName::from_static("windlass-version");
+
 /// Headers of every response.
 fn finish(mut response: Response<Body>) -> Response<Body> {
     let headers = response.headers_mut();
     headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));
+    headers.insert(VERSION, HeaderValue::from_static(env!("CARGO_PKG_VERSION")));
     response
 }
 
@@ -258,12 +278,16 @@ async fn run(
         path.iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
     let prepare = async {
         let permit = shared.permit().await?;
-        let body = shared.read_body(body).await?;
+        let is_worker = route.access == Access::Needs(Permission::Work);
+        let limit = if is_worker { shared.workers.body_limit } else { shared.settings.body_limit };
+        let body = shared.read_body(body, limit).await?;
         Ok::<_, Error>((permit, body))
     };
     let (permit, body) = tokio::time::timeout(limit, prepare).await.map_err(late)??;
     let (uri, headers) = (parts.uri, parts.headers);
-    let call = Call { shared: Arc::clone(shared), principal, path, uri, headers, body, permit };
+    // Dropped with this future, when the client closes its connection.
+    let (_client, client) = watch::channel(());
+    let call = Call { shared: Arc::clone(shared), principal, path, uri, headers, body, permit, client };
     let handling = (route.handler)(call);
     if parts.method.is_safe() {
         return if route.waits {
@@ -295,10 +319,8 @@ async fn run(
 mod tests {
     use std::{future::Future, time::Duration};
 
-    use axum::http::StatusCode;
-    use windlass::model::Permission;
-
     use super::*;
+    use axum::http::StatusCode;
 
     /// Sends a request to a route of this handler, on a server without tokens on loopback.
     async fn status<F>(

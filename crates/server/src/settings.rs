@@ -41,6 +41,9 @@ pub struct Settings {
     pub max_streams: usize,
     /// How long requests may take to end after the stop was requested.
     pub drain: Duration,
+    /// Whether calls of workers may name the time at which they take place: for the conformance suite, which needs to.
+    #[cfg(feature = "test-time")]
+    pub accepts_times: bool,
 }
 
 impl Default for Settings {
@@ -62,6 +65,8 @@ impl Default for Settings {
             max_requests: 256,
             max_streams: 3_000,
             drain: Duration::from_secs(10),
+            #[cfg(feature = "test-time")]
+            accepts_times: false,
         }
     }
 }

@@ -32,6 +32,12 @@ pub trait Backend: Send + Sync + 'static {
         None
     }
 
+    /// Whether the code of jobs may run transactions of its own on the database ([`crate::Execution::transact`]) and read its tables
+    /// ([`crate::Replay::source_rows`]). Not through a server: a worker there has no access to the database.
+    fn runs_transactions(&self) -> bool {
+        true
+    }
+
     /// The directory where a worker on this machine may keep a lock file by which others here notice at once that it died.
     /// The path names the store, so that only processes on the same store compare files. `None` if the store is not shared
     /// between processes.

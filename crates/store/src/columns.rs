@@ -93,6 +93,13 @@ pub(crate) fn kept_failure(failure: &Failure) -> Failure {
     kept
 }
 
+/// The class of an error as it stands in its JSON, which begins with it: the column `error_class` has it so on PostgreSQL.
+#[cfg(feature = "postgres")]
+pub(crate) fn class_in_json(class: &str) -> String {
+    let quoted = serde_json::to_string(class).expect("text is plain data");
+    quoted[1..quoted.len() - 1].to_owned()
+}
+
 /// Decodes a failure; text that is none (written by hand) becomes the message of one.
 pub(crate) fn failure(text: Option<&str>) -> Option<Failure> {
     let text = text?;
@@ -306,15 +313,17 @@ pub(crate) fn state_counts(lanes: Vec<(Lane, LaneCounts)>) -> Vec<StateCount> {
     sums.into_iter().map(count).collect()
 }
 
+/// Whether jobs of a lane can match a filter.
+pub(crate) fn is_selected(filter: &Filter, lane: &Lane) -> bool {
+    filter.kind.as_ref().is_none_or(|kind| *kind == lane.kind.kind)
+        && filter.version.is_none_or(|version| version == lane.kind.version)
+        && filter.queue.as_ref().is_none_or(|queue| *queue == lane.queue)
+}
+
 /// Sums up the counts of the lanes that a filter selects, which must select by lane and state alone.
 pub(crate) fn count_selected(lanes: Vec<(Lane, LaneCounts)>, filter: &Filter) -> BTreeMap<State, u64> {
-    let is_selected = |lane: &Lane| {
-        filter.kind.as_ref().is_none_or(|kind| *kind == lane.kind.kind)
-            && filter.version.is_none_or(|version| version == lane.kind.version)
-            && filter.queue.as_ref().is_none_or(|queue| *queue == lane.queue)
-    };
     let mut sums: BTreeMap<State, u64> = BTreeMap::new();
-    for (_, counts) in lanes.iter().filter(|(lane, _)| is_selected(lane)) {
+    for (_, counts) in lanes.iter().filter(|(lane, _)| is_selected(filter, lane)) {
         for (state, jobs) in counts.iter().filter(|(_, jobs)| *jobs > 0) {
             if filter.state.is_none_or(|wanted| wanted == *state) {
                 *sums.entry(*state).or_default() += jobs;
@@ -324,17 +333,14 @@ pub(crate) fn count_selected(lanes: Vec<(Lane, LaneCounts)>, filter: &Filter) ->
     sums
 }
 
-/// Sums up counts of jobs by the column `state` and by where they are.
-pub(crate) fn counts_by_state(
+/// Adds counts of jobs by the column `state` and by where they are.
+pub(crate) fn add_by_state(
+    sums: &mut BTreeMap<State, u64>,
     counts: impl IntoIterator<Item = (i16, Location, u64)>,
-    cap: u64,
-) -> BTreeMap<State, u64> {
-    let mut sums: BTreeMap<State, u64> = BTreeMap::new();
+) {
     for (state, location, jobs) in counts {
-        let sum = sums.entry(final_state(state).unwrap_or_else(|| location.state())).or_default();
-        *sum = (*sum + jobs).min(cap);
+        *sums.entry(final_state(state).unwrap_or_else(|| location.state())).or_default() += jobs;
     }
-    sums
 }
 
 /// Sums up a backlog from counts per lane: what is counted ('ready', 'scheduled' or 'running'), how many, and since

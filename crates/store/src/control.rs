@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use windlass_model::{
     Epoch, Failure, JobId, JournalEntry, NewJob, Payload, RateLimit, Rev, Schedule, State, Time, When,
     failure::class,
@@ -235,7 +235,7 @@ pub enum AdminAction {
 }
 
 /// The outcome of an action.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "outcome", content = "why")]
 #[must_use = "the action may have been refused"]
 pub enum ControlOutcome {

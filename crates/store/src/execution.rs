@@ -71,6 +71,10 @@ pub trait Execution: Send + Sync + 'static {
     /// power: its worker is gone then too. After any other crash of the worker the reaper returns the jobs.
     fn claim<'a>(&'a self, now: Now, request: &'a ClaimRequest) -> Fut<'a, ClaimBatch>;
 
+    /// The jobs that are still claimed under a claim, as the claim returned them, with the revision that they have now. Reads
+    /// only, and claims nothing: a server that did not make the claim learns what its worker may write.
+    fn claimed_jobs(&self, worker: WorkerId, number: ClaimNo) -> Fut<'_, Vec<ClaimedJob>>;
+
     /// Writes the changes of attempts: the only way an attempt writes. One transaction; each change is applied or refused
     /// on its own, and the outcomes are in order.
     ///
@@ -216,6 +220,8 @@ pub struct NewWorker {
     pub lease: Duration,
     /// What it serves, so that people can see why a job does not run.
     pub serves: Vec<Serves>,
+    /// Who registered it, if a server did for a worker on another host: the id of the token. See [`crate::Tokens::registrant`].
+    pub token: Option<String>,
 }
 
 /// A queue that a worker serves.

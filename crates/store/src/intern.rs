@@ -76,6 +76,12 @@ impl Lanes {
         self.maps.read().unwrap_or_else(|e| e.into_inner()).by_id.get(&id).cloned()
     }
 
+    /// The numbers of the cached lanes that a condition selects.
+    pub(crate) fn select(&self, is_selected: impl Fn(&Lane) -> bool) -> Vec<i32> {
+        let maps = self.maps.read().unwrap_or_else(|e| e.into_inner());
+        maps.by_id.values().filter(|lane| is_selected(lane)).map(|lane| lane.id).collect()
+    }
+
     pub(crate) fn queue(&self, queue: &str) -> Option<i32> {
         self.maps.read().unwrap_or_else(|e| e.into_inner()).queues.get(queue).copied()
     }

@@ -29,11 +29,15 @@ mod error;
 mod execution;
 mod inspect;
 mod intern;
+// Only databases have indexes.
+#[cfg(any(feature = "sqlite", feature = "postgres"))]
+mod list;
 mod maintenance;
 pub mod memory;
 #[cfg(feature = "postgres")]
 pub mod postgres;
 mod replay;
+mod rollup;
 mod schema;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
@@ -62,20 +66,22 @@ pub use execution::{
     NewWorker, Serves, SignalOutcome, TIMER_GATE, TxWork, Work,
 };
 pub use inspect::{
-    Attempt, AuditEntry, AuditFilter, Backlog, CancelHold, ChildGroup, ChildPosition, Filter, Firing, Holds,
-    Inspect, Job, LimitView, Miss, Pause, QueueView, RateHold, ScheduleView, SerialHold, SerialView,
-    StateCount, Summary, Transition, TransitionCount, UnreadableSignalView, Waiting, WorkerView,
+    Attempt, AuditEntry, AuditFilter, Backlog, BranchTimes, CancelHold, ChildGroup, ChildPosition, Filter,
+    Firing, Holds, Inspect, Job, JobPage, LimitView, MAX_SIGNAL_NAMES, MatchCount, Miss, OTHER_SIGNALS,
+    Pause, QueueView, RateHold, ScheduleView, SerialHold, SerialView, SignalWaitFilter, SignalWaits,
+    StateCount, Summary, Throughput, ThroughputBy, ThroughputFilter, Transition, TransitionCount,
+    UnreadableSignalView, Waiting, WorkerView,
 };
 pub use maintenance::{
     CANCEL_AGAIN, Maintenance, PollReport, Prune, Pruned, ReapReport, ReapRequest, RenewRequest, Renewal,
-    TimerReport,
+    RollUpReport, RollUpRequest, TimerReport,
 };
 pub use replay::{
     Branch, BranchChild, BranchChildFilter, ChildEnd, ChildStates, Replay, SourceRow, TableSource,
 };
 pub use schema::{Migration, SchemaState};
 pub use store::{Fut, Now, Store};
-pub use tokens::{NewToken, StoredToken, Token, Tokens};
+pub use tokens::{NewToken, Registrant, StoredToken, Token, Tokens};
 pub use tx::Tx;
 pub use wrapper::Wrapper;
 

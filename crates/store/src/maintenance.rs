@@ -49,6 +49,14 @@ pub trait Maintenance: Send + Sync + 'static {
     /// Deletes ended jobs, with everything that is kept of them; see [`Prune`]. Reads a bounded number of jobs a call: call
     /// again with the returned `after` until it is `None`.
     fn prune<'a>(&'a self, now: Now, prune: &'a Prune) -> Fut<'a, Pruned>;
+
+    /// Adds up to `request.limit` rows of what transactions have recorded about ends of jobs and waits for signals to the sums per
+    /// minute, day and branch that [`crate::Inspect`] shows; adds old minutes to their hours, and deletes old sums. Call again
+    /// while the report says that there is more.
+    ///
+    /// One transaction: whoever reads meanwhile sees each row once, recorded or summed up. While one caller sums up, another does
+    /// nothing.
+    fn roll_up<'a>(&'a self, request: &'a RollUpRequest) -> Fut<'a, RollUpReport>;
 }
 
 /// A renewal.
@@ -162,6 +170,30 @@ pub struct Prune {
     pub after: Option<JobId>,
     /// The most jobs to read.
     pub limit: usize,
+}
+
+/// What to sum up.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct RollUpRequest {
+    /// The most rows of each sort to take.
+    pub limit: usize,
+    /// Minutes that began before this time are added to their hours; `None` keeps all.
+    pub hours_before: Option<Time>,
+    /// Sums of hours and days that began before this time are deleted; `None` keeps all.
+    pub delete_before: Option<Time>,
+}
+
+/// The result of [`Maintenance::roll_up`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct RollUpReport {
+    /// Recorded rows that were summed up.
+    pub rows: usize,
+    /// Minutes that were added to their hours.
+    pub minutes: usize,
+    /// Sums that were deleted.
+    pub deleted: usize,
+    /// Whether there may be more to do.
+    pub more: bool,
 }
 
 /// The result of [`Maintenance::prune`].

@@ -108,6 +108,9 @@ pub struct Branch {
     pub merge_record: Option<String>,
     /// When it was opened.
     pub opened_at: Time,
+    /// When it was sealed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sealed_at: Option<Time>,
     /// When it was merged.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub merged_at: Option<Time>,

@@ -1,7 +1,7 @@
 //! Tokens: how requests from other hosts prove who they are.
 
-use serde::Serialize;
-use windlass_model::{Role, Scope, Time, limits::check_name};
+use serde::{Deserialize, Serialize};
+use windlass_model::{Role, Scope, Time, WorkerId, limits::check_name};
 
 use crate::{Actor, ControlOutcome, Error, Fut, Now, control::check_actor};
 
@@ -25,6 +25,31 @@ pub trait Tokens: Send + Sync + 'static {
 
     /// All tokens, revoked ones included, by name.
     fn tokens(&self) -> Fut<'_, Vec<Token>>;
+
+    /// Who registered a worker: only requests with the same token may name it.
+    fn registrant(&self, worker: WorkerId) -> Fut<'_, Registrant>;
+}
+
+/// Who registered a worker.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Registrant {
+    /// There is no such worker, or it was deleted long after it had gone.
+    Unknown,
+    /// A process with access to the database.
+    Process,
+    /// A server, for requests with this token.
+    Token(String),
+}
+
+impl Registrant {
+    /// Of the column in the store; `None` without a row.
+    pub(crate) fn of_column(row: Option<Option<String>>) -> Registrant {
+        match row {
+            None => Registrant::Unknown,
+            Some(None) => Registrant::Process,
+            Some(Some(token)) => Registrant::Token(token),
+        }
+    }
 }
 
 /// A token to be added.
@@ -45,7 +70,7 @@ pub struct NewToken {
 }
 
 /// A token as people see it: without the hash.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Token {
     /// Its id.
     pub id: String,

@@ -1,21 +1,22 @@
 //! Stores that change a few verbs of another store: virtual clocks, injected faults, measurements.
 
-use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
+use std::{path::PathBuf, sync::Arc};
 
 use windlass_model::{
-    Change, ClaimNo, CommitOutcome, JobClaim, JobId, JournalEntry, Limits, NewJob, NewSignal, Payload, Rev,
-    Signal, State, SubmitOutcome, Time, WorkerId,
+    Change, ClaimNo, ClaimedJob, CommitOutcome, JobClaim, JobId, JournalEntry, Limits, NewJob, NewSignal,
+    Payload, Rev, Signal, SubmitOutcome, Time, WorkerId,
 };
 
 use crate::{
     Actor, AdminAction, Attempt, AuditEntry, AuditFilter, Backend, Backlog, Branch, BranchChild,
-    BranchChildFilter, BranchHealth, CancelRequest, ChildEnd, ChildGroup, ClaimBatch, ClaimOnSubmit,
-    ClaimRequest, Control, ControlOutcome, Database, Diagnose, Execution, Filter, Firing, Fork, Fut, Holds,
-    Inspect, Job, JobAction, JobEnd, LimitView, Maintenance, Miscount, Miss, NewToken, NewWorker, Now,
-    OldestReady, PollReport, Prune, Pruned, QueueView, ReapReport, ReapRequest, RenewRequest, Renewal,
-    Replay, ScheduleView, SchemaState, SerialView, SignalOutcome, SourceRow, StageUpdate, StateCount, Store,
-    StoredToken, Summary, TableSource, TimerReport, Token, Tokens, Transition, TransitionCount, Work,
-    WorkerView,
+    BranchChildFilter, BranchHealth, BranchTimes, CancelRequest, ChildEnd, ChildGroup, ClaimBatch,
+    ClaimOnSubmit, ClaimRequest, Control, ControlOutcome, Database, Diagnose, Execution, Filter, Firing,
+    Fork, Fut, Holds, Inspect, Job, JobAction, JobEnd, JobPage, LimitView, Maintenance, MatchCount, Miscount,
+    Miss, NewToken, NewWorker, Now, OldestReady, PollReport, Prune, Pruned, QueueView, ReapReport,
+    ReapRequest, Registrant, RenewRequest, Renewal, Replay, RollUpReport, RollUpRequest, ScheduleView,
+    SchemaState, SerialView, SignalOutcome, SignalWaitFilter, SignalWaits, SourceRow, StageUpdate,
+    StateCount, Store, StoredToken, Summary, TableSource, Throughput, ThroughputFilter, TimerReport, Token,
+    Tokens, Transition, TransitionCount, Work, WorkerView,
 };
 
 /// Declares [`Wrapper`] with every method of the traits, and implements the traits for every wrapper.
@@ -52,6 +53,7 @@ wrapper! {
         register_worker(now: Now, worker: &'a NewWorker) -> Fut<'a, bool>;
         submit(now: Now, jobs: &'a [NewJob], claim_on_submit: Option<ClaimOnSubmit>) -> Fut<'a, Vec<SubmitOutcome>>;
         claim(now: Now, request: &'a ClaimRequest) -> Fut<'a, ClaimBatch>;
+        claimed_jobs(worker: WorkerId, number: ClaimNo) -> Fut<'a, Vec<ClaimedJob>>;
         commit(now: Now, changes: &'a [Change]) -> Fut<'a, Vec<CommitOutcome>>;
         transact(now: Now, work: Work<'a>) -> Fut<'a, Option<CommitOutcome>>;
         signal(now: Now, signals: &'a [NewSignal]) -> Fut<'a, Vec<SignalOutcome>>;
@@ -69,6 +71,7 @@ wrapper! {
         repair(now: Now) -> Fut<'a, usize>;
         poll_branches(now: Now, limit: usize) -> Fut<'a, PollReport>;
         prune(now: Now, prune: &'a Prune) -> Fut<'a, Pruned>;
+        roll_up(request: &'a RollUpRequest) -> Fut<'a, RollUpReport>;
     }
     Replay {
         journal(id: JobId, after: Option<i32>, limit: usize) -> Fut<'a, Vec<JournalEntry>>;
@@ -83,14 +86,17 @@ wrapper! {
     }
     Inspect {
         job(id: JobId) -> Fut<'a, Option<Job>>;
-        jobs(filter: &'a Filter) -> Fut<'a, Vec<Summary>>;
-        count_jobs(filter: &'a Filter, cap: u64) -> Fut<'a, BTreeMap<State, u64>>;
+        jobs(filter: &'a Filter) -> Fut<'a, JobPage>;
+        count_jobs(filter: &'a Filter, most: usize) -> Fut<'a, MatchCount>;
         history(id: JobId) -> Fut<'a, Vec<Attempt>>;
         transitions(id: JobId, after: Option<Rev>, limit: usize) -> Fut<'a, Vec<Transition>>;
         children(parent: JobId, after: Option<JobId>, limit: usize) -> Fut<'a, Vec<Summary>>;
         live_children(parent: JobId, group: ChildGroup, among: usize) -> Fut<'a, Vec<Summary>>;
         holds(id: JobId) -> Fut<'a, Option<Holds>>;
         state_counts() -> Fut<'a, Vec<StateCount>>;
+        throughput(filter: &'a ThroughputFilter) -> Fut<'a, Vec<Throughput>>;
+        signal_waits(filter: &'a SignalWaitFilter) -> Fut<'a, Vec<SignalWaits>>;
+        branch_times(job: JobId) -> Fut<'a, Vec<BranchTimes>>;
         backlog(cap: u64) -> Fut<'a, Vec<Backlog>>;
         transition_counts(kind: &'a str, limit: usize) -> Fut<'a, Vec<TransitionCount>>;
         workers() -> Fut<'a, Vec<WorkerView>>;
@@ -126,6 +132,7 @@ wrapper! {
         touch_token(now: Now, id: &'a str, unless_since: Time) -> Fut<'a, bool>;
         token(id: &'a str) -> Fut<'a, Option<StoredToken>>;
         tokens() -> Fut<'a, Vec<Token>>;
+        registrant(worker: WorkerId) -> Fut<'a, Registrant>;
     }
     Backend {
         sibling() -> Fut<'a, Arc<dyn Store>>;
@@ -133,6 +140,7 @@ wrapper! {
         concurrent_commits() -> usize;
         writes_in_turn() -> bool;
         schema_name() -> Option<&'a str>;
+        runs_transactions() -> bool;
         liveness_dir() -> Option<PathBuf>;
         statements() -> u64;
     }

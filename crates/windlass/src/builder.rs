@@ -2,6 +2,7 @@
 
 use std::{
     collections::{HashMap, HashSet},
+    path::PathBuf,
     sync::Arc,
 };
 
@@ -18,7 +19,8 @@ use windlass_workflow::{
 
 use crate::{
     Engine,
-    engine::{Kinds, Shared, WeakEngine, check_served},
+    engine::{Kinds, Missing, Shared, WeakEngine, check_served},
+    server::ServerAccess,
 };
 
 /// An engine that is being described: [`start`](Builder::start) opens its store and runs jobs, [`open`](Builder::open) opens its
@@ -82,6 +84,7 @@ pub struct Builder {
     config: Config,
     codecs: Codecs,
     data: Data,
+    server: ServerAccess,
     /// What was wrong with a call; `start` and `open` return it.
     fault: Option<String>,
 }
@@ -111,6 +114,7 @@ impl Builder {
             config: Config::default(),
             codecs: Codecs::default(),
             data: Data::default(),
+            server: ServerAccess::default(),
             fault: None,
         }
     }
@@ -239,6 +243,25 @@ impl Builder {
         self
     }
 
+    /// Proves with this token who the worker is, if the store is a server: `windlass tokens create NAME --role worker` makes one. A
+    /// server on a loopback address may need none.
+    pub fn token(mut self, token: impl Into<String>) -> Builder {
+        self.server.token = Some(token.into());
+        self
+    }
+
+    /// Trusts the certificates in this PEM file, in place of those of the system, if the store is a server.
+    pub fn ca_file(mut self, path: impl Into<PathBuf>) -> Builder {
+        self.server.ca_file = Some(path.into());
+        self
+    }
+
+    /// Allows `http://` to a server on another machine: everybody in between can read the token and the jobs.
+    pub fn allow_http(mut self) -> Builder {
+        self.server.allow_http = true;
+        self
+    }
+
     /// Uses another clock, other randomness and other tasks than those of the process: for tests.
     pub fn env(mut self, env: Env) -> Builder {
         self.env = env;
@@ -289,11 +312,11 @@ impl Builder {
         let pools = self.queues();
         let store = match self.store {
             Some(store) => store,
-            None => windlass_store::open(&self.url, true).await?,
+            None => self.server.open(&self.url).await?,
         };
         let (env, codecs, kinds) = (self.env, Arc::new(self.codecs), self.kinds);
         let make = |engine: WeakEngine| {
-            let missing = missing_data(&kinds, &self.data);
+            let missing = missing(&kinds, &self.data, &*store);
             let mut data = self.data;
             data.insert(engine);
             let services = Arc::new(Services {
@@ -314,6 +337,7 @@ impl Builder {
     pub async fn start(self) -> Result<Engine, Error> {
         self.check()?;
         check_served(self.kinds.len(), &missing_data(&self.kinds, &self.data))?;
+        // What the store lacks is checked once it is open.
         let engine = self.open().await?;
         engine.start().await?;
         Ok(engine)
@@ -342,7 +366,17 @@ fn registered(registrations: Vec<Registration>, mut registry: Registry, services
         replayers.extend(replayer.map(|replayer| (kind.clone(), replayer)));
         registry.add(kind, handler(services));
     }
-    Kinds { registry, default_queues, machines, replayers: Arc::new(replayers), missing: Vec::new() }
+    Kinds { registry, default_queues, machines, replayers: Arc::new(replayers), missing: Missing::default() }
+}
+
+/// Returns the kinds that need what is not there.
+fn missing(registrations: &[Registration], data: &Data, store: &dyn Store) -> Missing {
+    let needs_database = |known: &&Registration| known.needs.needs_database();
+    let without_database = registrations.iter().filter(needs_database).map(|known| known.kind.kind.clone());
+    Missing {
+        data: missing_data(registrations, data),
+        database: if store.runs_transactions() { Vec::new() } else { without_database.collect() },
+    }
 }
 
 /// Returns the kinds that need data which is not there, with the types.

@@ -56,14 +56,31 @@ pub(crate) struct Kinds {
     pub(crate) machines: HashSet<String>,
     /// Replays the workflows that are served.
     pub(crate) replayers: Arc<HashMap<KindVersion, Arc<dyn Replayer>>>,
+    /// What they need and the engine does not have.
+    pub(crate) missing: Missing,
+}
+
+/// What kinds need and an engine does not have.
+#[derive(Default)]
+pub(crate) struct Missing {
     /// Kinds that need data which the engine was not given, with the types.
-    pub(crate) missing: Vec<(String, Vec<&'static str>)>,
+    pub(crate) data: Vec<(String, Vec<&'static str>)>,
+    /// Kinds that need the store's database, if the store is a server.
+    pub(crate) database: Vec<String>,
 }
 
 impl Kinds {
-    /// Checks that there are any, and that they have the data that they need.
+    /// Checks that there are any, and that they have what they need.
     fn check(&self) -> Result<(), Error> {
-        check_served(self.registry.kinds().len(), &self.missing)
+        check_served(self.registry.kinds().len(), &self.missing.data)?;
+        match self.missing.database.as_slice() {
+            [] => Ok(()),
+            kinds => Err(Error::Setup(format!(
+                "the kinds {} need the store's database, for transactions or for rows of its tables, and this engine runs jobs through a \
+                 server, without access to it; run them in a worker with the address of the database, and leave them out here",
+                kinds.join(", ")
+            ))),
+        }
     }
 }
 
@@ -149,6 +166,21 @@ impl Engine {
     /// [`Builder::start`] is both in one.
     pub async fn start(&self) -> Result<(), Error> {
         let shared = &self.shared;
+        shared.kinds.check()?;
+        let registry = coded(&shared.kinds.registry, &shared.services.codecs);
+        self.start_worker(registry, shared.pools.clone()).await?;
+        self.warn_of_unserved_queues().await;
+        Ok(())
+    }
+
+    /// Starts a worker that runs no jobs: it fires timers and schedules, returns the jobs of workers that were lost, polls branches and
+    /// deletes old jobs. For a server whose jobs all run in workers on other hosts, which do none of that.
+    pub async fn start_maintenance(&self) -> Result<(), Error> {
+        self.start_worker(Registry::default(), Vec::new()).await
+    }
+
+    async fn start_worker(&self, registry: Registry, pools: Vec<(String, Pool)>) -> Result<(), Error> {
+        let shared = &self.shared;
         let mut worker = shared.worker.lock().await;
         if worker.is_some() {
             return Err(Error::Setup(
@@ -156,11 +188,10 @@ impl Engine {
                     .into(),
             ));
         }
-        shared.kinds.check()?;
         let started = Worker::start(
             Arc::clone(self.store()),
-            coded(&shared.kinds.registry, &shared.services.codecs),
-            shared.pools.clone(),
+            registry,
+            pools,
             &shared.submitter,
             Arc::clone(&shared.waiters),
             shared.max_in_flight,
@@ -169,8 +200,6 @@ impl Engine {
         .await?;
         shared.telemetry.attach(&started);
         *worker = Some(started);
-        drop(worker);
-        self.warn_of_unserved_queues().await;
         Ok(())
     }
 

@@ -203,7 +203,7 @@ pub(crate) async fn find(engine: &Engine, kind: &str, any: bool, job: JobRef) ->
 /// Returns the job of a kind that has a key.
 pub(crate) async fn find_by_key(engine: &Engine, kind: String, key: String) -> Result<JobId, Error> {
     let filter = Filter { kind: Some(kind.clone()), key: Some(key.clone()), limit: 1, ..Filter::default() };
-    match engine.inspect().jobs(&filter).await?.first() {
+    match engine.inspect().jobs(&filter).await?.jobs.first() {
         Some(job) => Ok(job.id),
         None => Err(Error::NoSuchKey { kind, key }),
     }

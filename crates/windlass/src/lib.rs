@@ -143,6 +143,7 @@
 //! | feature | |
 //! |---|---|
 //! | `sqlite`, `postgres` | the stores; both are on by default |
+//! | `remote` | `https://` addresses: jobs run through a server, without access to its database; see `docs/worker-protocol.md` |
 //! | `anyhow` | `anyhow::Error` can be the error of tasks, machines, workflows and steps |
 //! | `otel` | the spans of attempts join OpenTelemetry's traces; see `docs/telemetry.md` |
 
@@ -151,6 +152,7 @@ mod engine;
 mod handle;
 mod run;
 mod schedule;
+mod server;
 mod signal;
 mod submit;
 mod telemetry;

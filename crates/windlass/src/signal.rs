@@ -5,7 +5,7 @@ use std::{
     pin::Pin,
 };
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use windlass_model::{JobId, NewSignal};
 use windlass_store::SignalOutcome;
 
@@ -14,7 +14,8 @@ use windlass_workflow::engine::OutgoingSignal;
 use crate::{Engine, Error, handle::find_by_key};
 
 /// Whether a signal was delivered. Both answers mean that the job has received it once; a signal that cannot be delivered is an error.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Delivery {
     /// It is durably in the job's inbox.
     Delivered,

@@ -55,6 +55,7 @@ impl Data {
 #[derive(Clone, Default, Debug)]
 pub struct Needs {
     types: Vec<(TypeId, &'static str)>,
+    database: bool,
 }
 
 impl Needs {
@@ -67,6 +68,17 @@ impl Needs {
     pub fn data<T: Send + Sync + 'static>(mut self) -> Needs {
         self.types.push((TypeId::of::<T>(), type_name::<T>()));
         self
+    }
+
+    /// Adds the store's database: the kind runs [`Flow::transaction`](crate::Flow::transaction) or reads rows of its tables. An engine
+    /// that runs jobs through a server, without access to the database, then does not start with the kind.
+    pub fn database(self) -> Needs {
+        Needs { database: true, ..self }
+    }
+
+    /// Whether the kind needs the store's database.
+    pub fn needs_database(&self) -> bool {
+        self.database
     }
 
     /// The names of the types that `data` does not have.
@@ -112,6 +124,12 @@ mod tests {
         data.insert(Limit(1));
         let needs = Needs::new().data::<Limit>().data::<String>();
         assert_eq!(needs.missing(&data), ["alloc::string::String"]);
+    }
+
+    #[test]
+    fn a_kind_says_that_it_needs_the_database() {
+        assert!(!Needs::new().data::<Limit>().needs_database());
+        assert!(Needs::new().database().data::<Limit>().needs_database());
     }
 
     #[test]

@@ -153,11 +153,11 @@ impl Account {
         let mut filter = Filter { queue: Some(queue.to_owned()), limit: 5_000, ..Filter::default() };
         loop {
             let page = engine.inspect().jobs(&filter).await?;
-            for stranger in page.iter().filter(|job| !known.contains(&job.id)) {
+            for stranger in page.jobs.iter().filter(|job| !known.contains(&job.id)) {
                 self.problem(format!("job {} is in the store and was never submitted", stranger.id));
             }
-            match page.last() {
-                Some(last) => filter.before = Some(last.id),
+            match page.next {
+                Some(next) => filter.before = Some(next),
                 None => return Ok(()),
             }
         }

@@ -37,7 +37,8 @@ pub(super) fn jobs(ids: &IdSource, range: std::ops::Range<usize>) -> Vec<NewJob>
     range.map(|n| NewJob::new(ids.job(), "bench.noop", "default", input(n))).collect()
 }
 
-async fn measure_floor(stores: &Stores, n: usize) -> anyhow::Result<(f64, u64)> {
+/// Returns how long n jobs take by batches without an engine, and the size of the store afterwards.
+pub(super) async fn measure_floor(stores: &Stores, n: usize) -> anyhow::Result<(f64, u64)> {
     let store = stores.store().await?;
     let ids = IdSource::default();
     let mut from = 0;
@@ -66,6 +67,7 @@ async fn claim_and_commit(store: Arc<dyn Store>, worker: windlass::model::Worker
         liveness_file: None,
         lease: Duration::from_secs(600),
         serves: Vec::new(),
+        token: None,
     };
     anyhow::ensure!(store.register_worker(None, &new).await?, "the worker's name is taken");
     let kinds: Arc<[KindVersion]> = [KindVersion { kind: "bench.noop".into(), version: 1 }].into();

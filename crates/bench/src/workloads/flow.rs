@@ -304,9 +304,9 @@ async fn wake(engine: &Engine, job: JobId) -> anyhow::Result<f64> {
 
 /// Waits until n workflows are parked.
 async fn parked(engine: &Engine, n: usize) -> anyhow::Result<()> {
-    let filter = Filter { state: Some(windlass::State::Waiting), limit: n, ..Filter::default() };
+    let filter = Filter { state: Some(windlass::State::Waiting), ..Filter::default() };
     let deadline = Instant::now() + Duration::from_secs(300);
-    while engine.inspect().jobs(&filter).await?.len() < n {
+    while engine.inspect().count_jobs(&filter, n).await?.jobs.into_values().sum::<u64>() < n as u64 {
         anyhow::ensure!(Instant::now() < deadline, "not all workflows were parked");
         tokio::time::sleep(Duration::from_millis(if n == 1 { 5 } else { 100 })).await;
     }

@@ -131,10 +131,8 @@ async fn floor(stores: &Stores, n: usize, steps: u32) -> anyhow::Result<f64> {
 async fn register_worker(store: &dyn Store, ids: &IdSource) -> anyhow::Result<windlass::model::WorkerId> {
     let lease = Duration::from_secs(600);
     let (id, name, serves) = (ids.worker(), "floor".into(), Vec::new());
-    anyhow::ensure!(
-        store.register_worker(None, &NewWorker { id, name, liveness_file: None, lease, serves }).await?,
-        "the worker is registered"
-    );
+    let worker = NewWorker { id, name, liveness_file: None, lease, serves, token: None };
+    anyhow::ensure!(store.register_worker(None, &worker).await?, "the worker is registered");
     Ok(id)
 }
 
@@ -303,9 +301,9 @@ async fn one_by_one(engine: &Engine, rounds: u32) -> anyhow::Result<Vec<f64>> {
 
 /// Waits until n machines are parked.
 async fn all_parked(engine: &Engine, n: usize) -> anyhow::Result<()> {
-    let filter = Filter { state: Some(windlass::State::Waiting), limit: n, ..Filter::default() };
+    let filter = Filter { state: Some(windlass::State::Waiting), ..Filter::default() };
     let deadline = Instant::now() + Duration::from_secs(120);
-    while engine.inspect().jobs(&filter).await?.len() < n {
+    while engine.inspect().count_jobs(&filter, n).await?.jobs.into_values().sum::<u64>() < n as u64 {
         anyhow::ensure!(Instant::now() < deadline, "not all machines were parked");
         tokio::time::sleep(Duration::from_millis(if n == 1 { 1 } else { 100 })).await;
     }

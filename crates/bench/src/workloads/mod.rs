@@ -14,6 +14,7 @@ mod latency;
 mod machine;
 mod rate;
 mod record;
+mod remote;
 mod report;
 mod schedule;
 mod serial;
@@ -33,6 +34,9 @@ use stores::Stores;
 /// floor: n jobs, claimed and committed in batches of 500 over two connections, without the engine.
 ///
 /// drain: n preloaded no-op tasks, one worker process.
+///
+/// remote: n preloaded no-op tasks, run through a server: one engine has the store and serves HTTP on a loopback address, another runs the
+/// jobs and has nothing but the server's address; both are in this process. Adds calls_per_job (requests to the server).
 ///
 /// enqueue: bulk submit of n jobs.
 ///
@@ -123,6 +127,8 @@ enum Workload {
     Floor,
     /// Preloaded no-op tasks, one worker
     Drain,
+    /// Preloaded no-op tasks, one worker through a server
+    Remote,
     /// Bulk submit
     Enqueue,
     /// One job at a time
@@ -182,6 +188,7 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<ExitCode> {
     let report = match args.workload {
         Workload::Floor => drain::floor(&stores, n.unwrap_or(100_000)).await?,
         Workload::Drain => drain::run(&stores, n.unwrap_or(100_000)).await?,
+        Workload::Remote => Box::pin(remote::run(&stores, n.unwrap_or(40_000))).await?,
         Workload::Enqueue => enqueue::run(&stores, n.unwrap_or(300_000)).await?,
         Workload::Latency => latency::run(&stores, n.unwrap_or(300), args.quick).await?,
         Workload::Idle => idle::run(&stores, args.quick).await?,

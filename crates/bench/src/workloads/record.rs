@@ -79,9 +79,9 @@ async fn done_jobs(inspect: &dyn Inspect) -> anyhow::Result<Vec<Vec<JobId>>> {
     let mut pages = Vec::new();
     let mut filter = Filter { state: Some(State::Done), limit: 5_000, ..Filter::default() };
     loop {
-        let page: Vec<JobId> = inspect.jobs(&filter).await?.into_iter().map(|job| job.id).collect();
-        let Some(last) = page.last() else { return Ok(pages) };
-        filter.before = Some(*last);
-        pages.push(page);
+        let page = inspect.jobs(&filter).await?;
+        pages.push(page.jobs.iter().map(|job| job.id).collect());
+        let Some(next) = page.next else { return Ok(pages) };
+        filter.before = Some(next);
     }
 }

@@ -156,9 +156,9 @@ async fn submitted(engine: &Engine) -> anyhow::Result<HashMap<JobId, Time>> {
     let mut filter = Filter { kind: Some(Tick::KIND.into()), limit: 5_000, ..Filter::default() };
     loop {
         let page = engine.inspect().jobs(&filter).await?;
-        let Some(last) = page.last() else { return Ok(all) };
-        filter.before = Some(last.id);
-        all.extend(page.iter().map(|job| (job.id, job.submitted_at)));
+        all.extend(page.jobs.iter().map(|job| (job.id, job.submitted_at)));
+        let Some(next) = page.next else { return Ok(all) };
+        filter.before = Some(next);
     }
 }
 

@@ -224,6 +224,7 @@ impl Fixture {
             liveness_file: None,
             lease,
             serves: Vec::new(),
+            token: None,
         };
         anyhow::ensure!(
             self.engine.store().register_worker(None, &worker).await?,

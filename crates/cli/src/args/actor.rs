@@ -1,10 +1,11 @@
 //! Who acts, and why: the name and the note that the audit log keeps.
 
+use anyhow::bail;
 use windlass::{Control, Engine, Scheduling};
 
 #[derive(clap::Args)]
 pub(crate) struct Actor {
-    /// Who does this, for the audit log [default: your user name]
+    /// Who does this, for the audit log [default: your user name; of a server always the name of the token]
     #[arg(long = "by", value_name = "NAME")]
     actor: Option<String>,
     /// Why, for the audit log and for `why`
@@ -34,6 +35,16 @@ impl Actor {
             Some(note) => control.note(note),
             None => control,
         }
+    }
+
+    /// The note, for a server. Its audit log has the name of the token as the author.
+    pub(crate) fn note_for_server(&self) -> anyhow::Result<Option<&str>> {
+        if self.actor.is_some() {
+            bail!(
+                "--by names the author in a store; a server records the name of the token, so leave it out"
+            );
+        }
+        Ok(self.note.as_deref())
     }
 
     fn name(&self) -> String {

@@ -4,7 +4,7 @@ use anyhow::bail;
 
 use crate::program::Program;
 
-/// A version that this program does not serve is refused unless --any-kind is given: it is most likely a typing mistake.
+/// A version that this program, or the server, does not serve is refused unless --any-kind is given: it is most likely a typing mistake.
 #[derive(clap::Args)]
 pub(crate) struct KindVersion {
     /// Which version of the kind [default: the newest that this program serves]
@@ -16,24 +16,27 @@ pub(crate) struct KindVersion {
 }
 
 impl KindVersion {
-    /// The version that was given, or the newest that the program serves.
-    pub(crate) fn resolve(&self, program: &Program, kind: &str) -> anyhow::Result<i32> {
-        let kinds = program.kinds();
+    /// The version that was given, or the newest that the program, or the server, serves.
+    pub(crate) async fn resolve(&self, program: &Program, kind: &str) -> anyhow::Result<i32> {
+        if let (Some(version), true) = (self.kind_version, self.any_kind) {
+            return Ok(version);
+        }
+        let (kinds, who) = program.known_kinds().await?;
         let served: Vec<i32> =
             kinds.iter().filter(|served| served.kind == kind).map(|served| served.version).collect();
         match (self.kind_version, served.iter().max()) {
-            (Some(version), _) if self.any_kind || served.contains(&version) => Ok(version),
+            (Some(version), _) if served.contains(&version) => Ok(version),
             (None, Some(newest)) => Ok(*newest),
             (None, None) if self.any_kind => Ok(1),
             (Some(version), Some(newest)) => bail!(
-                "this program does not serve version {version} of {kind:?}, only versions up to {newest}; leave \
+                "{who} does not serve version {version} of {kind:?}, only versions up to {newest}; leave \
                  --kind-version out, or add --any-kind to submit it for other workers"
             ),
             _ => {
                 let mut names: Vec<&str> = kinds.iter().map(|kind| kind.kind.as_str()).collect();
                 names.dedup();
                 bail!(
-                    "this program does not serve the kind {kind:?}, only {}; add --any-kind to submit it for other \
+                    "{who} does not serve the kind {kind:?}, only {}; add --any-kind to submit it for other \
                      workers that serve it",
                     names.join(", ")
                 )

@@ -2,10 +2,10 @@
 
 use std::process::ExitCode;
 
-use serde_json::json;
 use windlass::{
     Time,
-    store::{AuditEntry, AuditFilter},
+    operate::{AuditFilter, views::AuditPage},
+    store::AuditEntry,
 };
 
 use crate::{durations, out, program::Program, resolve, table};
@@ -28,33 +28,28 @@ pub(crate) struct Args {
 }
 
 pub(crate) async fn run(args: Args, program: &Program) -> anyhow::Result<ExitCode> {
-    let engine = program.reader().await?;
-    let inspect = engine.inspect();
-    // One more than is shown, to know whether there is another page.
-    let limit = args.limit as usize + 1;
-    let mut filter = AuditFilter { subject: args.subject, before: args.before, limit };
-    let mut entries = inspect.audit(&filter).await?;
+    let client = program.client().await?;
+    let mut filter = AuditFilter { subject: args.subject, before: args.before, limit: args.limit as usize };
+    let mut page = client.audit(&filter).await?;
     // Entries about a job have its id. Nothing has this name as it is, so it may name a job in another way.
-    if entries.is_empty()
+    if page.entries.is_empty()
         && let Some(name) = &filter.subject
-        && let Ok(job) = resolve::job(name, &engine, program).await
+        && let Ok(job) = resolve::job(name, &client, program).await
     {
         filter.subject = Some(job.to_string());
-        entries = inspect.audit(&filter).await?;
+        page = client.audit(&filter).await?;
     }
-    let more = entries.len() > args.limit as usize;
-    entries.truncate(args.limit as usize);
-    let next = entries.last().filter(|_| more).map(|entry| entry.number);
     if args.json {
-        out::print_json(&json!({ "entries": entries, "next_before": next }))?;
+        out::print_json(&page)?;
         return Ok(ExitCode::SUCCESS);
     }
+    let AuditPage { entries, next_before, now } = page;
     if entries.is_empty() {
         out::print("the audit log has no entries\n")?;
         return Ok(ExitCode::SUCCESS);
     }
-    let mut text = render(&entries, inspect.clock().await?);
-    if let Some(next) = next {
+    let mut text = render(&entries, now);
+    if let Some(next) = next_before {
         let subject = filter.subject.map(|subject| format!(" --subject {subject:?}")).unwrap_or_default();
         text += &format!(
             "\nolder entries: {} audit{subject} --limit {} --before {next}\n",

@@ -37,6 +37,7 @@ pub(crate) struct Args {
 }
 
 pub(crate) async fn run(args: Args, program: &Program) -> anyhow::Result<ExitCode> {
+    program.need_store("check")?;
     let engine = program.reader().await?;
     let mut check = engine.check();
     if let Some(kind) = args.kind {

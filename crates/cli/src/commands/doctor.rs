@@ -2,9 +2,9 @@
 
 use std::process::ExitCode;
 
-use windlass::operate::doctor::{self, Finding, Verdict};
+use windlass::operate::doctor::{Finding, Verdict};
 
-use crate::{out, program::Program};
+use crate::{client::Client, out, program::Program};
 
 /// Check the installation: store, schema, clock, durability, workers, backlog, branches, what is paused or late
 ///
@@ -17,7 +17,7 @@ pub(crate) struct Args {
 }
 
 pub(crate) async fn run(args: Args, program: &Program) -> anyhow::Result<ExitCode> {
-    let mut findings = examine(program).await;
+    let mut findings = Client::doctor(program).await;
     for advice in findings.iter_mut().filter_map(|finding| finding.advice.as_mut()) {
         *advice = program.with_own_name(advice);
     }
@@ -28,19 +28,6 @@ pub(crate) async fn run(args: Args, program: &Program) -> anyhow::Result<ExitCod
     }
     let failed = findings.iter().any(|finding| finding.verdict == Verdict::Fail);
     Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
-}
-
-/// Runs the checks, from the store upward; a check that depends on a failed one is skipped.
-async fn examine(program: &Program) -> Vec<Finding> {
-    let store = doctor::check_store(program.url()).await;
-    let mut findings = store.findings;
-    if store.is_usable {
-        match program.reader().await {
-            Ok(engine) => findings.extend(engine.operator().doctor().await),
-            Err(error) => findings.push(Finding::fail("store", format!("{error:#}"))),
-        }
-    }
-    findings
 }
 
 fn page(findings: &[Finding]) -> String {

@@ -3,16 +3,17 @@
 use std::{process::ExitCode, sync::atomic::Ordering};
 
 use anyhow::bail;
-use serde_json::{Value, json};
+use serde_json::json;
 use windlass::{
-    Engine, JobId,
-    operate::{Fork, ForkProgress, Preview},
-    store::{Filter, Inspect},
+    JobId,
+    operate::{ForkPoint, ForkProgress, Forked, Refusal},
+    store::Filter,
 };
 
 use crate::{
     actions,
     args::{Actor, Filters},
+    client::Client,
     confirm::confirm,
     out,
     program::Program,
@@ -64,15 +65,8 @@ pub(crate) struct Args {
     all: bool,
 }
 
-/// Up to how many matching jobs a preview counts: reading more would take long, and nobody needs the exact number.
-const COUNTED: usize = 100_000;
-/// How many of them it shows.
-const SHOWN: usize = 10;
-
 pub(crate) async fn run(args: Args, program: &Program) -> anyhow::Result<ExitCode> {
-    let engine = program.reader().await?;
-    let control = args.actor.control(&engine);
-    let fork = with_position(&args, control.fork());
+    let client = program.client().await?;
     let filtered = args.all || !args.filters.is_empty();
     match &args.job {
         Some(_) if filtered || args.dry_run => {
@@ -81,41 +75,27 @@ pub(crate) async fn run(args: Args, program: &Program) -> anyhow::Result<ExitCod
             )
         }
         Some(job) => {
-            let id = resolve::job(job, &engine, program).await?;
-            fork_one(&args, &fork, id, program, &engine).await
+            let id = resolve::job(job, &client, program).await?;
+            fork_one(&args, id, &client).await
         }
-        None if filtered => fork_matching(&args, &fork, &engine).await,
+        None if filtered => fork_matching(&args, &client).await,
         None => bail!(
             "no job is given; name it, select jobs with filters like --kind or --state, or use --all for every job"
         ),
     }
 }
 
-fn with_position(args: &Args, fork: Fork) -> Fork {
-    let fork = match (&args.before, &args.step_key, args.before_entry) {
-        (Some(name), Some(key), _) => fork.before_key(name, key),
-        (Some(name), None, _) => fork.before(name),
-        (None, _, Some(seq)) => fork.before_entry(seq),
-        _ if args.from_beginning => fork.from_beginning(),
-        _ => fork,
-    };
-    match &args.new_key {
-        Some(key) => fork.key(key),
-        None => fork,
+fn position(args: &Args) -> ForkPoint {
+    match (&args.before, args.before_entry) {
+        (Some(name), _) => ForkPoint::Call { name: name.clone(), key: args.step_key.clone() },
+        (None, Some(seq)) => ForkPoint::Entry(seq),
+        (None, None) if args.from_beginning => ForkPoint::Beginning,
+        (None, None) => ForkPoint::End,
     }
 }
 
-async fn fork_one(
-    args: &Args,
-    fork: &Fork,
-    job: JobId,
-    program: &Program,
-    engine: &Engine,
-) -> anyhow::Result<ExitCode> {
-    if engine.inspect().job(job).await?.is_none() {
-        bail!(program.no_job(job));
-    }
-    let new = fork.run(job).await?;
+async fn fork_one(args: &Args, job: JobId, client: &Client) -> anyhow::Result<ExitCode> {
+    let new = client.fork(job, &position(args), args.new_key.as_deref(), &args.actor).await?;
     if args.json {
         out::print_json(&json!({ "job": new, "from": job }))?;
     } else {
@@ -124,15 +104,16 @@ async fn fork_one(
     Ok(ExitCode::SUCCESS)
 }
 
-async fn fork_matching(args: &Args, fork: &Fork, engine: &Engine) -> anyhow::Result<ExitCode> {
+async fn fork_matching(args: &Args, client: &Client) -> anyhow::Result<ExitCode> {
     actions::check_all(args.all, &args.filters)?;
-    let preview = preview(engine.inspect(), args.filters.to_filter()).await?;
+    let filter = args.filters.to_filter();
+    let preview = client.fork_preview(&filter).await?;
     if args.dry_run && args.json {
         out::print_json(&actions::preview_json(&preview))?;
         return Ok(ExitCode::SUCCESS);
     }
     let nothing = || "no job matches; nothing to fork\n".to_owned();
-    let text = actions::preview_text(engine, &preview, "fork", nothing).await?;
+    let text = actions::preview_text(&preview, "fork", nothing);
     if args.dry_run {
         out::print(&text)?;
         return Ok(ExitCode::SUCCESS);
@@ -143,50 +124,30 @@ async fn fork_matching(args: &Args, fork: &Fork, engine: &Engine) -> anyhow::Res
     }
     let stop = StopSignals::flag()?;
     let mut progress = Progress::of_jobs(Some(preview.matching as u64));
-    let on_batch = |forked: &ForkProgress| {
+    let mut on_batch = |forked: &ForkProgress| {
         let (made, refused) = (forked.made.len() as u64, forked.refused.len() as u64);
         progress.update(made + refused, &format!("{} forked", out::thousands(made)));
         !stop.load(Ordering::Relaxed)
     };
-    let forked = fork.each(args.filters.to_filter(), on_batch).await;
+    // Not those that were submitted after the preview.
+    let filter = Filter { before: preview.before, ..filter };
+    let forked = client.fork_each(&filter, &position(args), &args.actor, &mut on_batch).await;
     progress.close();
-    report(args, &forked?, stop.load(Ordering::Relaxed))
+    report(args, &forked?)
 }
 
-async fn preview(inspect: &dyn Inspect, filter: Filter) -> anyhow::Result<Preview> {
-    let mut filter = Filter { limit: 1_000, ..filter };
-    let mut preview = Preview { matching: 0, at_least: false, sample: Vec::new() };
-    loop {
-        let mut page = inspect.jobs(&filter).await?;
-        filter.before = page.last().map(|job| job.id);
-        preview.matching += page.len();
-        preview.at_least = page.len() == filter.limit;
-        page.truncate(SHOWN - preview.sample.len());
-        preview.sample.append(&mut page);
-        if !preview.at_least || preview.matching >= COUNTED {
-            return Ok(preview);
-        }
-    }
-}
-
-fn report(args: &Args, forked: &ForkProgress, interrupted: bool) -> anyhow::Result<ExitCode> {
-    let ForkProgress { made, refused } = forked;
+fn report(args: &Args, forked: &ForkProgress) -> anyhow::Result<ExitCode> {
+    let ForkProgress { made, refused, interrupted, .. } = forked;
     if args.json {
-        let pair = |(from, job): &(JobId, JobId)| json!({ "from": from, "job": job });
-        let why = |(job, why): &(JobId, String)| json!({ "job": job, "why": why });
-        out::print_json(&json!({
-            "forked": made.iter().map(pair).collect::<Vec<Value>>(),
-            "refused": refused.iter().map(why).collect::<Vec<Value>>(),
-            "interrupted": interrupted,
-        }))?;
+        out::print_json(&json!({ "forked": made, "refused": refused, "interrupted": interrupted }))?;
     } else {
-        let mut text: String = made.iter().map(|(from, job)| format!("{from} → {job}\n")).collect();
+        let mut text: String = made.iter().map(|Forked { from, job }| format!("{from} → {job}\n")).collect();
         text += &format!("{} forked", out::thousands(made.len() as u64));
         text += &match refused.len() {
             0 => "\n".to_owned(),
             refused => format!(", {} refused\n", out::thousands(refused as u64)),
         };
-        for (job, why) in refused {
+        for Refusal { job, why } in refused {
             out::note(&format!("error: {job} cannot be forked: {}", out::plain(why)));
         }
         out::print(&text)?;

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, process::ExitCode};
 
 use windlass::{
     JobId, State, Time,
-    operate::views::{self, ChildList, JobList},
+    operate::views,
     store::{Filter, Summary},
 };
 
@@ -36,37 +36,38 @@ pub(crate) struct Args {
 }
 
 pub(crate) async fn run(args: Args, program: &Program) -> anyhow::Result<ExitCode> {
-    let engine = program.reader().await?;
-    let operator = engine.operator();
+    let client = program.client().await?;
     let filter = Filter { before: args.before, limit: args.limit as usize, ..args.filters.to_filter() };
-    let (head, jobs, next, now) = match &args.parent {
+    let (head, jobs, block_items, next, now) = match &args.parent {
         Some(parent) => {
-            let parent = resolve::job_or_block(parent, &engine, program).await?;
-            let read = ChildList::read(&operator, parent, args.branch.as_deref(), &filter, args.after);
-            let view = read.await.map_err(|error| program.explain(error))?;
+            let parent = resolve::job_or_block(parent, &client, program).await?;
+            let view = client.children(parent, args.branch.as_deref(), &filter, args.after).await?;
             if args.json {
                 out::print_json(&view)?;
                 return Ok(ExitCode::SUCCESS);
             }
-            (String::new(), view.jobs, view.next_after, view.now)
+            (String::new(), view.jobs, view.block_items, view.next_after, view.now)
         }
         None => {
-            let view = JobList::read(&operator, &filter).await?;
+            let view = client.jobs(&filter).await?;
             if args.json {
                 out::print_json(&view)?;
                 return Ok(ExitCode::SUCCESS);
             }
-            (totals(&args, &view.counts, view.is_capped), view.jobs, view.next_before, view.now)
+            let totals = totals(&args, &view.counts, view.is_capped);
+            (totals, view.jobs, view.block_items, view.next_before, view.now)
         }
     };
     let mut text = head;
-    if jobs.is_empty() {
+    if jobs.is_empty() && next.is_some() {
+        text += "no job matches among those that were examined\n";
+    } else if jobs.is_empty() {
         text += &no_jobs(&args, program);
     } else {
         if !text.is_empty() {
             text.push('\n');
         }
-        text += &list(&jobs, &views::block_items(&operator, &jobs).await?, now);
+        text += &list(&jobs, &block_items, now);
     }
     if let Some(next) = next {
         let order = if args.parent.is_some() { "newer" } else { "older" };
@@ -86,8 +87,8 @@ fn stage(job: &Summary, block_items: &BTreeMap<JobId, u32>) -> String {
 }
 
 fn totals(args: &Args, counts: &BTreeMap<State, u64>, is_capped: bool) -> String {
-    let shown = if is_capped { table::capped } else { out::thousands };
-    let count = |(state, count): (&State, &u64)| format!("{} {state}", shown(*count));
+    let more = if is_capped { "+" } else { "" };
+    let count = |(state, count): (&State, &u64)| format!("{}{more} {state}", out::thousands(*count));
     let counts: Vec<String> = counts.iter().map(count).collect();
     if counts.is_empty() {
         return String::new();

@@ -4,7 +4,6 @@ use std::{process::ExitCode, time::Duration};
 
 use windlass::{
     RateLimit,
-    operate::views::RateLimits,
     store::{AdminAction, LimitView},
 };
 
@@ -64,16 +63,16 @@ pub(crate) async fn run(args: Args, program: &Program) -> anyhow::Result<ExitCod
                 burst: set.burst.unwrap_or(set.rate),
                 ..RateLimit::per(&set.name, set.rate, set.per)
             };
-            // Checked before `engine` creates a store.
+            // Checked before a store is created.
             limit.check()?;
             let done = format!("{} per {}, burst {}", limit.rate, durations::format(limit.per), limit.burst);
-            let engine = program.engine().await?;
-            let outcome = set.actor.control(&engine).administer(&AdminAction::Limit(limit)).await?;
+            let client = program.client_or_create().await?;
+            let outcome = client.administer(&AdminAction::Limit(limit), &set.actor).await?;
             outcome::print(program, "limit", &set.name, &outcome, &done)
         }
         Some(Command::Lift(lift)) => {
-            let engine = program.reader().await?;
-            let outcome = lift.actor.control(&engine).lift_limit(&lift.name).await?;
+            let client = program.client().await?;
+            let outcome = client.administer(&AdminAction::Lift(lift.name.clone()), &lift.actor).await?;
             outcome::print(
                 program,
                 "limit",
@@ -86,7 +85,7 @@ pub(crate) async fn run(args: Args, program: &Program) -> anyhow::Result<ExitCod
 }
 
 async fn list(as_json: bool, program: &Program) -> anyhow::Result<ExitCode> {
-    let view = RateLimits::read(&program.reader().await?.operator()).await?;
+    let view = program.client().await?.rate_limits().await?;
     if as_json {
         out::print_json(&view)?;
     } else if view.limits.is_empty() {

@@ -28,6 +28,7 @@ pub(crate) struct Args {
 }
 
 pub(crate) async fn run(args: Args, program: &Program) -> anyhow::Result<ExitCode> {
+    program.need_store("migrate")?;
     let before = schema_state(program).await?;
     if args.status {
         print(&args, program, before, None)?;

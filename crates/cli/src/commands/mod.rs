@@ -4,6 +4,7 @@ mod audit;
 pub(crate) mod branches;
 mod cancel;
 mod check;
+mod completions;
 mod diagram;
 mod doctor;
 mod fork;
@@ -23,7 +24,9 @@ mod serial;
 mod serve;
 pub(crate) mod show;
 mod signal;
+mod signal_waits;
 mod submit;
+mod throughput;
 mod tokens;
 mod why;
 mod worker;
@@ -56,6 +59,8 @@ pub(crate) enum Command {
     Resume(resume::Args),
     Priority(priority::Args),
     Queues(queues::Args),
+    Throughput(throughput::Args),
+    SignalWaits(signal_waits::Args),
     Limits(limits::Args),
     Serial(serial::Args),
     Schedules(Box<schedules::Args>),
@@ -64,6 +69,7 @@ pub(crate) enum Command {
     Prune(prune::Args),
     Migrate(migrate::Args),
     Doctor(doctor::Args),
+    Completions(completions::Args),
 }
 
 impl Command {
@@ -88,6 +94,8 @@ impl Command {
             Command::Resume(args) => resume::run(args, program).await,
             Command::Priority(args) => priority::run(args, program).await,
             Command::Queues(args) => queues::run(args, program).await,
+            Command::Throughput(args) => throughput::run(args, program).await,
+            Command::SignalWaits(args) => signal_waits::run(args, program).await,
             Command::Limits(args) => limits::run(args, program).await,
             Command::Serial(args) => serial::run(args, program).await,
             Command::Schedules(args) => schedules::run(*args, program).await,
@@ -96,6 +104,7 @@ impl Command {
             Command::Prune(args) => prune::run(args, program).await,
             Command::Migrate(args) => migrate::run(args, program).await,
             Command::Doctor(args) => doctor::run(args, program).await,
+            Command::Completions(_) => unreachable!("it is answered before a program is made"),
         }
     }
 

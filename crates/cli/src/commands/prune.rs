@@ -3,8 +3,7 @@
 use std::{process::ExitCode, sync::atomic::Ordering, time::Duration};
 
 use anyhow::bail;
-use serde_json::json;
-use windlass::{State, store::Pruned};
+use windlass::{State, operate::PruneProgress};
 
 use crate::{
     args::Actor,
@@ -48,7 +47,7 @@ pub(crate) async fn run(args: Args, program: &Program) -> anyhow::Result<ExitCod
             args.state
         );
     }
-    let engine = program.reader().await?;
+    let client = program.client().await?;
     let of = args.kind.as_ref().map(|kind| format!(" of kind {}", out::plain(kind))).unwrap_or_default();
     let what = format!(
         "jobs{of} that have been {} for {} or longer",
@@ -61,28 +60,27 @@ pub(crate) async fn run(args: Args, program: &Program) -> anyhow::Result<ExitCod
     }
     let stop = StopSignals::flag()?;
     let mut progress = Progress::of_jobs(None);
-    let on_batch = |pruned: &Pruned| {
+    let mut on_batch = |pruned: &PruneProgress| {
         progress.update(pruned.jobs as u64, "deleted");
         !stop.load(Ordering::Relaxed)
     };
-    let control = args.actor.control(&engine);
-    let pruned = control.prune(args.state, args.older_than, args.kind.as_deref(), on_batch).await;
+    let kind = args.kind.as_deref();
+    let pruned = client.prune(args.state, args.older_than, kind, &args.actor, &mut on_batch).await;
     progress.close();
     let pruned = pruned?;
-    let interrupted = pruned.after.is_some();
     if args.json {
-        out::print_json(&json!({ "pruned": pruned.jobs, "kept": pruned.kept, "interrupted": interrupted }))?;
+        out::print_json(&pruned)?;
     } else {
         out::print(&summary(&pruned))?;
     }
-    if interrupted {
+    if pruned.interrupted {
         out::note("interrupted; run it again for the rest");
         return Ok(ExitCode::from(stop::INTERRUPTED));
     }
     Ok(ExitCode::SUCCESS)
 }
 
-fn summary(pruned: &Pruned) -> String {
+fn summary(pruned: &PruneProgress) -> String {
     let deleted = out::thousands(pruned.jobs as u64);
     match pruned.kept {
         0 => format!("{deleted} deleted\n"),

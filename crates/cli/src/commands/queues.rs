@@ -41,20 +41,20 @@ pub(crate) async fn run(args: Args, program: &Program) -> anyhow::Result<ExitCod
         None => list(args.json, program).await,
         Some(Command::Pause(Named { name, actor })) => {
             // Creates the store: a queue can be paused before its first job.
-            let engine = program.engine().await?;
-            let outcome = actor.control(&engine).administer(&AdminAction::PauseQueue(name.clone())).await?;
+            let client = program.client_or_create().await?;
+            let outcome = client.administer(&AdminAction::PauseQueue(name.clone()), &actor).await?;
             outcome::print(program, "queue", &name, &outcome, "paused; running attempts continue")
         }
         Some(Command::Resume(Named { name, actor })) => {
-            let engine = program.reader().await?;
-            let outcome = actor.control(&engine).administer(&AdminAction::ResumeQueue(name.clone())).await?;
+            let client = program.client().await?;
+            let outcome = client.administer(&AdminAction::ResumeQueue(name.clone()), &actor).await?;
             outcome::print(program, "queue", &name, &outcome, "resumed")
         }
     }
 }
 
 async fn list(as_json: bool, program: &Program) -> anyhow::Result<ExitCode> {
-    let view = Queues::read(&program.reader().await?.operator()).await?;
+    let view = program.client().await?.queues().await?;
     if as_json {
         out::print_json(&view)?;
     } else if view.queues.is_empty() {

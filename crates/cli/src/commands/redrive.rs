@@ -2,12 +2,7 @@
 
 use std::{process::ExitCode, sync::atomic::Ordering};
 
-use anyhow::bail;
-use serde_json::{Value, json};
-use windlass::{
-    Error,
-    operate::{RedriveProgress, SkipReason},
-};
+use windlass::operate::{RedriveProgress, Refusal, SkipReason, SkippedBranch};
 
 use crate::{
     args::Actor,
@@ -40,31 +35,22 @@ pub(crate) struct Args {
 }
 
 pub(crate) async fn run(args: Args, program: &Program) -> anyhow::Result<ExitCode> {
-    let engine = program.reader().await?;
-    let job = resolve::job_or_block(&args.job, &engine, program).await?;
-    let redrive = args.actor.control(&engine).redrive(job, args.branch.as_deref());
-    let redrive = match args.rate {
-        Some(rate) => redrive.per_second(rate),
-        None => redrive,
-    };
+    let client = program.client().await?;
+    let job = resolve::job_or_block(&args.job, &client, program).await?;
     let stop = StopSignals::flag()?;
     let mut progress: Option<Progress> = None;
-    let on_batch = |so_far: &RedriveProgress| {
+    let mut on_batch = |so_far: &RedriveProgress| {
         let progress = progress.get_or_insert_with(|| Progress::new(Some(so_far.unsuccessful), "children"));
         progress.update(so_far.seen(), &summary(so_far));
         !stop.load(Ordering::Relaxed)
     };
-    let redriven = redrive.run(on_batch).await;
+    let redriven = client.redrive(job, args.branch.as_deref(), args.rate, &args.actor, &mut on_batch).await;
     if let Some(progress) = progress {
         progress.close();
     }
-    let redriven = match redriven {
-        Ok(redriven) => redriven,
-        Err(Error::NoSuchJob(id)) => bail!(program.no_job(id)),
-        Err(error) => return Err(error.into()),
-    };
+    let redriven = redriven?;
     if args.json {
-        out::print_json(&to_json(&redriven))?;
+        out::print_json(&redriven)?;
     } else {
         out::print(&format!("{}\n", summary(&redriven)))?;
         for note in notes(&redriven, &args, program) {
@@ -75,7 +61,7 @@ pub(crate) async fn run(args: Args, program: &Program) -> anyhow::Result<ExitCod
         RedriveProgress { interrupted: true, .. } => ExitCode::from(stop::INTERRUPTED),
         RedriveProgress { refused: 1.., .. } => ExitCode::FAILURE,
         RedriveProgress { skipped, .. }
-            if skipped.iter().any(|(_, why)| *why == SkipReason::CancelsChildren) =>
+            if skipped.iter().any(|skipped| skipped.why == SkipReason::CancelsChildren) =>
         {
             ExitCode::FAILURE
         }
@@ -98,10 +84,10 @@ fn summary(redriven: &RedriveProgress) -> String {
 fn notes(redriven: &RedriveProgress, args: &Args, program: &Program) -> Vec<String> {
     let (program, job) = (&program.name, &args.job);
     let mut notes = Vec::new();
-    for (id, why) in &redriven.refusals {
-        notes.push(format!("error: {id} cannot be retried: {}", out::plain(why)));
+    for Refusal { job, why } in &redriven.refusals {
+        notes.push(format!("error: {job} cannot be retried: {}", out::plain(why)));
     }
-    for (branch, why) in &redriven.skipped {
+    for SkippedBranch { branch, why } in &redriven.skipped {
         let branch = out::plain(branch);
         notes.push(match why {
             SkipReason::Merged => format!(
@@ -120,23 +106,6 @@ fn notes(redriven: &RedriveProgress, args: &Args, program: &Program) -> Vec<Stri
         notes.push("no child of these branches has failed or been cancelled".to_owned());
     }
     notes
-}
-
-fn to_json(redriven: &RedriveProgress) -> Value {
-    let RedriveProgress { unsuccessful, retried, already, refused, refusals, skipped, interrupted } =
-        redriven;
-    let refusals: Vec<Value> = refusals.iter().map(|(job, why)| json!({ "job": job, "why": why })).collect();
-    let skipped = skipped.iter().map(|(branch, why)| {
-        let why = match why {
-            SkipReason::Merged => "merged",
-            SkipReason::CancelsChildren => "cancelling",
-        };
-        json!({ "branch": branch, "why": why })
-    });
-    json!({
-        "unsuccessful": unsuccessful, "retried": retried, "already_retried": already, "refused": refused, "refusals": refusals,
-        "skipped": skipped.collect::<Vec<Value>>(), "interrupted": interrupted,
-    })
 }
 
 #[cfg(test)]

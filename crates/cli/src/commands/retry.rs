@@ -8,7 +8,8 @@ use windlass::{Engine, JobId, RunError, operate::JobAction};
 
 use crate::{
     actions::{self, Target, Verb},
-    commands::submit::Ended,
+    client::Ended,
+    commands::submit::print_end,
     out,
     program::Program,
     stop::{self, StopSignals},
@@ -30,6 +31,7 @@ pub(crate) struct Args {
 
 pub(crate) async fn run(args: Args, program: &Program) -> anyhow::Result<ExitCode> {
     if args.here {
+        program.need_store("retry --here")?;
         return run_here(&args.target, program).await;
     }
     let verb = Verb { infinitive: "retry", participle: "retried" };
@@ -50,11 +52,11 @@ async fn run_here(target: &Target, program: &Program) -> anyhow::Result<ExitCode
         return Ok(stop::INTERRUPTED.into());
     };
     let ended = match ended {
-        Ok(output) => Ended::done(output),
+        Ok(output) => Ended::Done(output),
         Err(RunError::Job(error)) => Ended::error(error)?,
         Err(RunError::Submit(error)) => return Err(program.explain(error)),
     };
-    ended.print(json!({ "id": id }), id, target.is_json(), program)
+    print_end(ended, json!({ "id": id }), id, target.is_json(), program)
 }
 
 async fn retry(engine: &Engine, id: JobId, target: &Target) -> Result<Value, RunError> {

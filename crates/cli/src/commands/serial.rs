@@ -2,10 +2,7 @@
 
 use std::process::ExitCode;
 
-use windlass::{
-    operate::views::SerialKeys,
-    store::{AdminAction, SerialView},
-};
+use windlass::store::{AdminAction, SerialView};
 
 use crate::{args::Actor, out, outcome, program::Program, table};
 
@@ -45,11 +42,9 @@ struct Slots {
 pub(crate) async fn run(args: Args, program: &Program) -> anyhow::Result<ExitCode> {
     if let Some(Command::Slots(Slots { key, slots, actor })) = &args.command {
         windlass::model::limits::check_slots(key, Some(*slots))?;
-        let engine = program.engine().await?;
-        let outcome = actor
-            .control(&engine)
-            .administer(&AdminAction::Slots { key: key.clone(), slots: *slots })
-            .await?;
+        let client = program.client_or_create().await?;
+        let action = AdminAction::Slots { key: key.clone(), slots: *slots };
+        let outcome = client.administer(&action, actor).await?;
         return outcome::print(
             program,
             "serial key",
@@ -59,7 +54,7 @@ pub(crate) async fn run(args: Args, program: &Program) -> anyhow::Result<ExitCod
         );
     }
     let limit = args.limit as usize;
-    let view = SerialKeys::read(&program.reader().await?.operator(), args.key.as_deref(), limit).await?;
+    let view = program.client().await?.serial_keys(args.key.as_deref(), limit).await?;
     if args.json {
         out::print_json(&view)?;
     } else if view.keys.is_empty() {

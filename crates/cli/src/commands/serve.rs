@@ -21,7 +21,7 @@ pub(crate) struct Args {
     /// The address to listen on [env: WINDLASS_LISTEN] [default: 127.0.0.1:7077]
     #[arg(long, value_name = "HOST:PORT")]
     listen: Option<String>,
-    /// Serve the API alone and run no jobs
+    /// Run no jobs: they run in workers on other hosts. Timers, schedules and lost workers are still taken care of
     #[arg(long)]
     no_work: bool,
     /// A queue to run jobs of, as NAME or NAME=SLOTS; may be repeated [env: WINDLASS_QUEUES]
@@ -49,6 +49,7 @@ pub(crate) struct Args {
 }
 
 pub(crate) async fn run(args: Args, program: &Program) -> anyhow::Result<ExitCode> {
+    program.need_store("serve")?;
     let mut flags = Settings {
         server: ServerSettings {
             listen: args.listen,
@@ -74,8 +75,9 @@ pub(crate) async fn run(args: Args, program: &Program) -> anyhow::Result<ExitCod
     let engine = engine.open().await.with_context(|| program.open_error())?;
     let bound = Server::bind(engine.clone(), http).await;
     let server = bound.map_err(|error| anyhow!(program.with_own_name(&error.to_string())))?;
-    if !args.no_work {
-        engine.start().await?;
+    match args.no_work {
+        true => engine.start_maintenance().await?,
+        false => engine.start().await?,
     }
     let work = if args.no_work { ", and runs no jobs" } else { "" };
     out::print(&format!("serves {} at {scheme}://{}{work}\n", program.display_url(), server.address()))?;

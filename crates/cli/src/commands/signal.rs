@@ -2,17 +2,14 @@
 
 use std::process::ExitCode;
 
-use anyhow::bail;
+use anyhow::{anyhow, bail};
 use serde_json::{Value, json};
-use windlass::{
-    ControlOutcome, Delivery, Engine, Error, JobId, State,
-    model::{WaitCondition, branch::BRANCH_SIGNAL, wait::CHILD_SIGNAL},
-    store::Job,
-};
+use windlass::{ControlOutcome, Delivery, JobId, operate::JobAction};
 
 use crate::{
     actions,
     args::{self, Actor},
+    client::{Client, SentSignal},
     out,
     program::Program,
     resolve,
@@ -64,34 +61,24 @@ pub(crate) async fn run(args: Args, program: &Program) -> anyhow::Result<ExitCod
     if args.actor.is_given() && !edits_inbox {
         bail!("sent signals are not in the audit log; --by and --note work with --drop and --restore only");
     }
-    let engine = program.reader().await?;
-    let id = resolve::job(&args.job, &engine, program).await?;
+    let client = program.client().await?;
+    let id = resolve::job(&args.job, &client, program).await?;
     if edits_inbox {
-        return drop_or_restore(&args, &engine, id, &name, program).await;
+        return drop_or_restore(&args, &client, id, &name, program).await;
     }
-    let signal = engine.signal(id, &name, payload);
-    let sent = match args.dedup {
-        Some(dedup) => signal.dedup(dedup).await,
-        None => signal.await,
-    };
-    let delivery = match sent {
-        Ok(delivery) => delivery,
-        Err(Error::NoSuchJob(id)) => bail!(program.no_job(id)),
-        Err(error) => bail!(program.with_own_name(&error.to_string())),
-    };
-    let (word, more) = match delivery {
-        Delivery::Delivered => ("delivered", ""),
-        Delivery::Duplicate => ("duplicate", ": the job was sent one with this name and dedup id before"),
+    let sent = client.signal(id, &name, &payload, args.dedup.as_deref()).await;
+    let SentSignal { delivery, note } =
+        sent.map_err(|error| anyhow!(program.with_own_name(&format!("{error:#}"))))?;
+    let more = match delivery {
+        Delivery::Delivered => "delivered",
+        Delivery::Duplicate => "duplicate: the job was sent one with this name and dedup id before",
     };
     if args.json {
-        out::print_json(&json!({ "job": id, "name": name, "delivery": word }))?;
+        out::print_json(&json!({ "job": id, "name": name, "delivery": delivery }))?;
     } else {
-        out::print(&format!("{id} {word}{more}\n"))?;
+        out::print(&format!("{id} {more}\n"))?;
     }
-    if let Some(job) = engine.inspect().job(id).await?
-        && let begun = !engine.inspect().journal(id, None, 1).await?.is_empty()
-        && let Some(note) = why_not_awaited(&job, begun, &name)
-    {
+    if let Some(note) = note {
         out::note(&format!("note: {note}"));
     }
     Ok(ExitCode::SUCCESS)
@@ -99,7 +86,7 @@ pub(crate) async fn run(args: Args, program: &Program) -> anyhow::Result<ExitCod
 
 async fn drop_or_restore(
     args: &Args,
-    engine: &Engine,
+    client: &Client,
     id: JobId,
     number: &str,
     program: &Program,
@@ -107,12 +94,14 @@ async fn drop_or_restore(
     let Ok(number) = number.parse::<i64>() else {
         bail!("{number:?} is not the number of a signal; `{} show {id} --json` lists them", program.name);
     };
-    let control = args.actor.control(engine);
-    let (outcome, participle) = match args.drop {
-        true => (control.drop_signal(id, number).await, "dropped"),
-        false => (control.restore_signal(id, number).await, "restored"),
+    let (action, participle) = match args.drop {
+        true => (JobAction::DropSignal(number), "dropped"),
+        false => (JobAction::RestoreSignal(number), "restored"),
     };
-    let outcome = outcome.map_err(|error| program.explain(error))?;
+    let outcome = client.act(&[id], action, &args.actor).await?.remove(0).outcome;
+    if outcome == ControlOutcome::Unknown {
+        bail!(program.no_job(id));
+    }
     if args.json {
         let mut answer = actions::to_json(id, &outcome);
         answer["number"] = json!(number);
@@ -127,33 +116,4 @@ async fn drop_or_restore(
         _ => out::print(&format!("{id} signal {number} {participle}\n"))?,
     }
     Ok(ExitCode::SUCCESS)
-}
-
-/// Why the job may not consume a signal of this name soon. `begun` is whether it has a journal.
-fn why_not_awaited(job: &Job, begun: bool, name: &str) -> Option<String> {
-    if job.summary.stage.is_none() && !begun && job.wait.is_none() {
-        return Some(
-            "the job has no stage and no journal: it is a machine or workflow that has not started, or a task, which \
-             consumes no signals"
-                .into(),
-        );
-    }
-    let names = job.wait.as_ref().map(|wait| wait.names().collect::<Vec<&str>>()).unwrap_or_default();
-    let children = job.wait.as_ref().is_some_and(|wait| matches!(wait, WaitCondition::Children { .. }));
-    let child = children || names.contains(&CHILD_SIGNAL);
-    let branch = names.contains(&BRANCH_SIGNAL);
-    let waits: Vec<&str> =
-        names.into_iter().filter(|name| ![CHILD_SIGNAL, BRANCH_SIGNAL].contains(name)).collect();
-    if job.summary.state != State::Waiting || waits.contains(&name) {
-        return None;
-    }
-    let what = match waits.as_slice() {
-        [] if branch => "its branches".to_owned(),
-        [] if child => "its children".to_owned(),
-        [] => "a time".to_owned(),
-        names => names.join(", "),
-    };
-    Some(format!(
-        "the job waits for {what} and not for {name}; the signal stays in its inbox until it waits for it"
-    ))
 }

@@ -5,13 +5,13 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use anyhow::bail;
-use futures_util::{StreamExt, TryStreamExt};
+use anyhow::Context;
 use serde_json::{Value, json};
-use windlass::{AnyKind, Engine, Handle, JobError, JobId, Retry, SubmitJson, Time, model::trace};
+use windlass::{JobId, Time, model::trace};
 
 use crate::{
     args::{self, FlowControl, KindVersion, UniqueName},
+    client::{Client, Ended, NewJob, Submitted},
     durations, out,
     program::Program,
     resolve,
@@ -88,99 +88,58 @@ pub(crate) struct Args {
     flow_control: FlowControl,
 }
 
-/// How many submits are in flight: enough to fill two transactions of a thousand each.
-const IN_FLIGHT: usize = 2_000;
-
 pub(crate) async fn run(args: Args, program: &Program) -> anyhow::Result<ExitCode> {
     let input = args::json("input", &args.input)?;
+    let options = args.options.as_ref().map(|text| args::json("value of --options", text)).transpose()?;
     let signals = args.signal.iter().map(|text| parse_signal(text)).collect::<anyhow::Result<Vec<_>>>()?;
-    let version = args.version.resolve(program, &args.kind)?;
-    let engine = program.engine().await?;
+    let version = args.version.resolve(program, &args.kind).await?;
+    let client = program.client_or_create().await?;
     let parent = match &args.parent {
-        Some(parent) => Some(resolve::job(parent, &engine, program).await?),
+        Some(parent) => Some(resolve::job(parent, &client, program).await?),
         None => None,
     };
-    let submit = |_| {
-        let submit = build(&engine, &args, version, &input, parent);
-        signals.iter().fold(submit, |submit, (name, payload)| submit.signal(name, payload)).into_future()
-    };
-    let submits = futures_util::stream::iter(0..args.count).map(submit).buffered(IN_FLIGHT);
-    if args.wait {
-        let jobs: Vec<Handle<AnyKind>> = submits.try_collect().await?;
-        let Some(job) = jobs.into_iter().next() else { bail!("nothing was submitted") };
-        return wait(&args, program, &engine, job).await;
-    }
-    if args.json {
-        let all: Vec<Value> = submits.map_ok(|job| to_json(&job)).try_collect().await?;
-        match all.as_slice() {
-            [one] => out::print_json(one)?,
-            all => out::print_json(&all)?,
-        }
-        return Ok(ExitCode::SUCCESS);
-    }
-    submits
-        .map_err(anyhow::Error::from)
-        .try_for_each(|job| async move { out::print(&(line(&job) + "\n")) })
-        .await?;
-    Ok(ExitCode::SUCCESS)
-}
-
-fn build<'a>(
-    engine: &'a Engine,
-    args: &Args,
-    version: i32,
-    input: &Value,
-    parent: Option<JobId>,
-) -> SubmitJson<'a> {
-    let mut submit = engine.submit_json(&args.kind, version, input.clone()).priority(args.priority);
-    if args.version.any_kind {
-        submit = submit.unchecked();
-    }
-    for tag in &args.tag {
-        submit = submit.tag(tag);
-    }
-    if let Some(key) = &args.key {
-        submit = submit.key(key);
-    }
-    if let Some(queue) = &args.queue {
-        submit = submit.queue(queue);
-    }
-    if let Some(delay) = args.delay {
-        submit = submit.delay(delay);
-    }
-    if let Some(at) = args.at {
-        submit = submit.at(at);
-    }
-    if let Some(deadline) = args.deadline {
-        submit = submit.deadline(deadline);
-    }
-    if let Some(options) = &args.options {
-        submit = submit.options(options);
-    }
-    if let Some(attempts) = args.attempts {
-        submit = submit.retry(Retry::times(attempts));
-    }
-    if let Some(timeout) = args.timeout {
-        submit = submit.timeout(timeout);
-    }
     // TRACEPARENT in the environment may be invalid, and is used only if it is not.
     let inherited = || std::env::var("TRACEPARENT").ok().filter(|text| trace::parse(text).is_some());
-    if let Some(trace) = args.trace.clone().or_else(inherited) {
-        submit = submit.trace(trace);
+    let job = NewJob {
+        kind: args.kind.clone(),
+        version,
+        input,
+        is_unchecked: args.version.any_kind,
+        key: args.key.clone(),
+        queue: args.queue.clone(),
+        priority: args.priority,
+        delay: args.delay,
+        at: args.at,
+        deadline_at: args.deadline,
+        tags: args.tag.clone(),
+        options,
+        attempts: args.attempts,
+        timeout: args.timeout,
+        trace: args.trace.clone().or_else(inherited),
+        unique: args.unique.unique(),
+        serial: args.flow_control.serial(),
+        rate: args.flow_control.charge(),
+        parent,
+        signals,
+    };
+    if args.wait {
+        return wait(&args, program, &client, &job).await;
     }
-    if let Some(unique) = args.unique.unique() {
-        submit = submit.unique(unique);
+    if !args.json {
+        client.submit(&job, args.count, &mut |job| out::print(&(line(&job) + "\n"))).await?;
+        return Ok(ExitCode::SUCCESS);
     }
-    if let Some(serial) = args.flow_control.serial() {
-        submit = submit.serial(serial);
+    let mut all: Vec<Value> = Vec::new();
+    let mut add = |job| {
+        all.push(to_json(&job));
+        Ok(())
+    };
+    client.submit(&job, args.count, &mut add).await?;
+    match all.as_slice() {
+        [one] => out::print_json(one)?,
+        all => out::print_json(&all)?,
     }
-    if let Some(charge) = args.flow_control.charge() {
-        submit = submit.rate(charge);
-    }
-    if let Some(parent) = parent {
-        submit = submit.parent(parent);
-    }
-    submit
+    Ok(ExitCode::SUCCESS)
 }
 
 /// Parses NAME or NAME=JSON.
@@ -191,108 +150,84 @@ fn parse_signal(text: &str) -> anyhow::Result<(String, Value)> {
     }
 }
 
-fn line(job: &Handle<AnyKind>) -> String {
-    match (job.is_new(), job.differs()) {
-        (true, _) => match job.replaced() {
-            Some(other) => format!("{} replaces {other}", job.id()),
-            None => job.id().to_string(),
+fn line(job: &Submitted) -> String {
+    match (job.is_new, job.differs) {
+        (true, _) => match job.replaced {
+            Some(other) => format!("{} replaces {other}", job.id),
+            None => job.id.to_string(),
         },
-        (false, false) => format!("{} existing", job.id()),
-        (false, true) => format!("{} existing, with another input", job.id()),
+        (false, false) => format!("{} existing", job.id),
+        (false, true) => format!("{} existing, with another input", job.id),
     }
 }
 
-fn to_json(job: &Handle<AnyKind>) -> Value {
-    let mut answer = json!({ "id": job.id(), "new": job.is_new(), "differs": job.differs() });
-    if let Some(other) = job.replaced() {
+fn to_json(job: &Submitted) -> Value {
+    let mut answer = json!({ "id": job.id, "new": job.is_new, "differs": job.differs });
+    if let Some(other) = job.replaced {
         answer["replaced"] = json!(other);
     }
     answer
 }
 
-/// Waits until the job has ended, and prints its output or its failure.
-async fn wait(
-    args: &Args,
-    program: &Program,
-    engine: &Engine,
-    job: Handle<AnyKind>,
-) -> anyhow::Result<ExitCode> {
-    out::note(&format!("job {}", line(&job)));
-    let result = {
-        let result = job.result();
+/// Submits a job, waits until it has ended, and prints its output or its failure.
+async fn wait(args: &Args, program: &Program, client: &Client, job: &NewJob) -> anyhow::Result<ExitCode> {
+    let mut submitted = None;
+    let mut note = |job| {
+        out::note(&format!("job {}", line(&job)));
+        submitted = Some(job);
+        Ok(())
+    };
+    client.submit(job, 1, &mut note).await?;
+    let submitted = submitted.context("nothing was submitted")?;
+    let ended = {
+        let result = client.result(submitted.id);
         tokio::pin!(result);
         tokio::select! {
             result = &mut result => result,
-            () = warn_without_worker(engine, program) => result.await,
+            () = warn_without_worker(client, program) => result.await,
         }
     };
-    let ended = match result {
-        Ok(output) => Ended::done(output),
-        Err(error) => Ended::error(error)?,
+    print_end(ended?, to_json(&submitted), submitted.id, args.json, program)
+}
+
+/// Prints the output or the error of a job; with `is_json` all of it, added to `answer`.
+pub(crate) fn print_end(
+    ended: Ended,
+    mut answer: Value,
+    id: JobId,
+    is_json: bool,
+    program: &Program,
+) -> anyhow::Result<ExitCode> {
+    let (code, text) = match ended {
+        Ended::Done(output) => {
+            let text = serde_json::to_string_pretty(&output)? + "\n";
+            answer["output"] = output;
+            (ExitCode::SUCCESS, text)
+        }
+        Ended::Error { text, reason, failure } => {
+            answer["error"] = json!(text);
+            if let (Some(reason), Some(failure)) = (reason, failure) {
+                answer["reason"] = json!(reason);
+                answer["failure"] = json!(failure);
+            }
+            if !is_json {
+                out::note(&format!("error: {text}; `{} show {id}` shows more", program.name));
+            }
+            (ExitCode::FAILURE, String::new())
+        }
     };
-    ended.print(to_json(&job), job.id(), args.json, program)
-}
-
-/// How a job ended that a command waited for.
-pub(crate) enum Ended {
-    Done(Value),
-    Error(JobError),
-}
-
-impl Ended {
-    pub(crate) fn done(output: Value) -> Ended {
-        Ended::Done(output)
+    if is_json {
+        out::print_json(&answer)?
+    } else {
+        out::print(&text)?
     }
-
-    /// An error, unless it is one of the store.
-    pub(crate) fn error(error: JobError) -> anyhow::Result<Ended> {
-        match error {
-            JobError::Store(error) => Err(error.into()),
-            error => Ok(Ended::Error(error)),
-        }
-    }
-
-    /// Prints the output or the error; with `is_json` all of it, added to `answer`.
-    pub(crate) fn print(
-        self,
-        mut answer: Value,
-        id: JobId,
-        is_json: bool,
-        program: &Program,
-    ) -> anyhow::Result<ExitCode> {
-        let (code, text) = match self {
-            Ended::Done(output) => {
-                let text = serde_json::to_string_pretty(&output)? + "\n";
-                answer["output"] = output;
-                (ExitCode::SUCCESS, text)
-            }
-            Ended::Error(error) => {
-                answer["error"] = json!(error.to_string());
-                if let JobError::Failed { reason, failure, .. } = &error {
-                    answer["reason"] = json!(reason);
-                    answer["failure"] = json!(failure);
-                }
-                if !is_json {
-                    out::note(&format!("error: {error}; `{} show {id}` shows more", program.name));
-                }
-                (ExitCode::FAILURE, String::new())
-            }
-        };
-        if is_json {
-            out::print_json(&answer)?
-        } else {
-            out::print(&text)?
-        }
-        Ok(code)
-    }
+    Ok(code)
 }
 
 /// After a moment, warns if no worker is alive. Never returns.
-async fn warn_without_worker(engine: &Engine, program: &Program) {
+async fn warn_without_worker(client: &Client, program: &Program) {
     tokio::time::sleep(Duration::from_millis(700)).await;
-    if let Ok(workers) = engine.inspect().workers().await
-        && !workers.iter().any(|worker| worker.alive)
-    {
+    if let Ok(false) = client.has_worker().await {
         out::note(&format!(
             "no worker is alive on {}; start one with `{} worker`",
             program.display_url(),

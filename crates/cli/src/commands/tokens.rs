@@ -2,11 +2,11 @@
 
 use std::{io::Write, os::unix::fs::OpenOptionsExt, path::PathBuf, process::ExitCode, time::Duration};
 
-use anyhow::{Context, bail};
+use anyhow::Context;
 use windlass::{
     Time,
     model::{Role, Scope},
-    operate::{CreatedToken, TokenRequest},
+    operate::TokenRequest,
     store::Token,
 };
 
@@ -78,15 +78,15 @@ pub(crate) async fn run(args: Args, program: &Program) -> anyhow::Result<ExitCod
         Command::Create(args) => create(args, program).await,
         Command::List(args) => list(args, program).await,
         Command::Revoke(args) => {
-            let engine = program.reader().await?;
-            let revoked = args.actor.control(&engine).revoke_token(&args.token).await?;
+            let client = program.client().await?;
+            let revoked = client.revoke_token(&args.token, &args.actor).await?;
             outcome::print(program, "token", &args.token, &revoked, "revoked")
         }
     }
 }
 
 async fn create(args: Create, program: &Program) -> anyhow::Result<ExitCode> {
-    let engine = program.engine().await?;
+    let client = program.client_or_create().await?;
     let scope = Scope { kinds: args.kind, queues: args.queue };
     // Before the token: one that cannot be written down would be useless.
     let file = args.file.as_ref().map(|path| {
@@ -95,18 +95,14 @@ async fn create(args: Create, program: &Program) -> anyhow::Result<ExitCode> {
     });
     let mut file = file.transpose()?;
     let request = TokenRequest { name: args.name, role: args.role, scope, expires_in: args.expires_in };
-    let created = args.actor.control(&engine).create_token(&request).await;
-    let CreatedToken { token, text } = match created.map(|created| created.map_err(anyhow::Error::msg)) {
-        Ok(Ok(created)) => created,
-        failed => {
-            if let Some(path) = &args.file {
-                // It is empty.
-                let _ = std::fs::remove_file(path);
-            }
-            failed??;
-            bail!("the token was not created")
-        }
-    };
+    let created = client.create_token(&request, &args.actor).await;
+    if created.is_err()
+        && let Some(path) = &args.file
+    {
+        // It is empty.
+        let _ = std::fs::remove_file(path);
+    }
+    let (token, text) = created?;
     if let Some(file) = &mut file {
         file.write_all(format!("{text}\n").as_bytes()).context("the token cannot be written to its file")?;
     }
@@ -125,8 +121,7 @@ async fn create(args: Create, program: &Program) -> anyhow::Result<ExitCode> {
 }
 
 async fn list(args: List, program: &Program) -> anyhow::Result<ExitCode> {
-    let engine = program.reader().await?;
-    let tokens = engine.operator().tokens().await?;
+    let (tokens, now) = program.client().await?.tokens().await?;
     if args.json {
         out::print_json(&tokens)?;
     } else if tokens.is_empty() {
@@ -135,7 +130,7 @@ async fn list(args: List, program: &Program) -> anyhow::Result<ExitCode> {
             program.name
         ))?;
     } else {
-        out::print(&render(&tokens, engine.inspect().clock().await?))?;
+        out::print(&render(&tokens, now))?;
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -18,12 +18,12 @@ pub(crate) struct Args {
 }
 
 pub(crate) async fn run(args: Args, program: &Program) -> anyhow::Result<ExitCode> {
-    let engine = program.reader().await?;
-    let (id, packed) = match resolve::job_or_item(&args.job, &engine, program).await? {
+    let client = program.client().await?;
+    let (id, packed) = match resolve::job_or_item(&args.job, &client, program).await? {
         Found::Job(id) => (id, None),
         Found::Packed(item) => (item.block.unwrap_or(item.id), Some(item)),
     };
-    let Some(mut why) = engine.why(id).await? else { bail!(program.no_job(id)) };
+    let Some(mut why) = client.why(id).await? else { bail!(program.no_job(id)) };
     if let Some(item) = packed {
         let ended = if item.state.is_final() { format!("It is {}. ", item.state) } else { String::new() };
         why.because = format!("{ended}It is packed into the block {id}. About the block: {}", why.because);

@@ -3,6 +3,7 @@
 use std::process::ExitCode;
 
 use anyhow::Context;
+use windlass::store::without_password;
 
 use crate::{
     config::{Keep, RetentionSettings, Settings},
@@ -54,6 +55,9 @@ pub(crate) struct Args {
     /// How long cancelled jobs are kept [env: WINDLASS_KEEP_CANCELLED] [default: 30d]
     #[arg(long, value_name = "DURATION")]
     keep_cancelled: Option<Keep>,
+    /// How long sums of what ended per hour are kept [env: WINDLASS_KEEP_THROUGHPUT] [default: 60d]
+    #[arg(long, value_name = "DURATION")]
+    keep_throughput: Option<Keep>,
 }
 
 pub(crate) async fn run(args: Args, program: &Program) -> anyhow::Result<ExitCode> {
@@ -62,8 +66,12 @@ pub(crate) async fn run(args: Args, program: &Program) -> anyhow::Result<ExitCod
     flags.drain = args.drain;
     flags.max_crashes = args.max_crashes;
     flags.metrics = args.metrics;
-    flags.retention =
-        RetentionSettings { done: args.keep_done, failed: args.keep_failed, cancelled: args.keep_cancelled };
+    flags.retention = RetentionSettings {
+        done: args.keep_done,
+        failed: args.keep_failed,
+        cancelled: args.keep_cancelled,
+        throughput: args.keep_throughput,
+    };
     for queue in &args.queue {
         flags.serve(queue)?;
     }
@@ -76,12 +84,13 @@ pub(crate) async fn run(args: Args, program: &Program) -> anyhow::Result<ExitCod
             "OTEL_EXPORTER_OTLP_ENDPOINT is set, but this build sends no spans; build with --features otel"
         );
     }
-    let engine = settings.apply(program.builder()?)?;
-    let engine = engine.open().await.with_context(|| program.open_error())?;
+    let builder = settings.apply(program.worker_builder()?)?;
+    let shown = without_password(builder.address());
+    let engine = builder.open().await.with_context(|| format!("the store {shown} cannot be opened"))?;
     let metrics = settings.metrics.as_deref().map(|addr| engine.serve_metrics(addr)).transpose()?;
     engine.start().await?;
     let metrics = metrics.map(|addr| format!(" · metrics http://{addr}/metrics")).unwrap_or_default();
-    out::print(&format!("{}{metrics}\n", greeting(&engine, program).await))?;
+    out::print(&format!("{}{metrics}\n", greeting(&engine, &shown).await))?;
     stop.received().await;
     tracing::info!(
         "stopping: waiting for running attempts, releasing the rest; a second signal exits at once"
@@ -100,7 +109,7 @@ pub(crate) async fn run(args: Args, program: &Program) -> anyhow::Result<ExitCod
     }
 }
 
-async fn greeting(engine: &windlass::Engine, program: &Program) -> String {
+async fn greeting(engine: &windlass::Engine, store: &str) -> String {
     let worker = engine.worker().await.map(|id| id.to_string()).unwrap_or_default();
     let queues: Vec<String> =
         engine.queues().iter().map(|(name, pool)| format!("{name}={}", pool.slots)).collect();
@@ -110,9 +119,8 @@ async fn greeting(engine: &windlass::Engine, program: &Program) -> String {
         .map(|kind| if kind.version == 1 { kind.kind } else { format!("{} v{}", kind.kind, kind.version) })
         .collect();
     format!(
-        "worker {worker} ({}) serves {} · queues {} · kinds {}",
+        "worker {worker} ({}) serves {store} · queues {} · kinds {}",
         engine.settings().name,
-        program.display_url(),
         queues.join(", "),
         kinds.join(", ")
     )

@@ -9,7 +9,7 @@ use windlass::model::Limits;
 use super::{PoolSettings, ServerSettings, Settings, nearest};
 use crate::durations;
 
-const KEYS: [&str; 13] = [
+const KEYS: [&str; 16] = [
     "store",
     "log",
     "name",
@@ -23,9 +23,12 @@ const KEYS: [&str; 13] = [
     "limits",
     "server",
     "store_file",
+    "token_file",
+    "ca_file",
+    "allow_http",
 ];
 const SERVER_KEYS: [&str; 7] = ["listen", "hosts", "trusted_proxies", "tls_cert", "tls_key", "login", "rate"];
-const RETENTION_KEYS: [&str; 3] = ["done", "failed", "cancelled"];
+const RETENTION_KEYS: [&str; 4] = ["done", "failed", "cancelled", "throughput"];
 const POOL_KEYS: [&str; 5] = ["slots", "prefetch", "min_demand", "poll", "max_poll"];
 
 pub(super) fn read(path: &Path) -> anyhow::Result<Settings> {
@@ -52,7 +55,14 @@ pub(super) fn parse(text: &str) -> anyhow::Result<Settings> {
             "queues" => queues(&mut settings, value)?,
             "retention" => retention(&mut settings, value)?,
             "limits" => limits(&mut settings, value)?,
-            "server" => server(&mut settings.server, value)?,
+            // The address of a server to talk to, or the settings of the one that this machine is.
+            "server" => match value {
+                Value::String(url) => settings.remote.url = Some(url.clone()),
+                table => server(&mut settings.server, table)?,
+            },
+            "token_file" => settings.remote.token_file = Some(string(key, value)?.into()),
+            "ca_file" => settings.remote.ca_file = Some(string(key, value)?.into()),
+            "allow_http" => settings.remote.allow_http = Some(boolean(key, value)?),
             _ => return Err(unknown(key, &KEYS)),
         }
     }
@@ -99,6 +109,7 @@ fn retention(settings: &mut Settings, value: &Value) -> anyhow::Result<()> {
             "done" => &mut settings.retention.done,
             "failed" => &mut settings.retention.failed,
             "cancelled" => &mut settings.retention.cancelled,
+            "throughput" => &mut settings.retention.throughput,
             _ => return Err(unknown(&path, &RETENTION_KEYS)),
         };
         let Value::String(text) = value else {
@@ -114,7 +125,10 @@ fn retention(settings: &mut Settings, value: &Value) -> anyhow::Result<()> {
 
 fn server(settings: &mut ServerSettings, value: &Value) -> anyhow::Result<()> {
     let Value::Table(table) = value else {
-        bail!("`server` is a table; write it as [server] with listen = \"127.0.0.1:7077\" below");
+        bail!(
+            "`server` is neither the address of a server, like \"https://HOST:7077\", nor the settings of this one; write those as \
+             [server] with listen = \"127.0.0.1:7077\" below"
+        );
     };
     for (key, value) in table {
         let path = format!("server.{key}");
@@ -124,10 +138,7 @@ fn server(settings: &mut ServerSettings, value: &Value) -> anyhow::Result<()> {
             "trusted_proxies" => settings.trusted_proxies = strings(&path, value)?,
             "tls_cert" => settings.tls_cert = Some(string(&path, value)?),
             "tls_key" => settings.tls_key = Some(string(&path, value)?),
-            "login" => match value {
-                Value::Boolean(login) => settings.login = Some(*login),
-                _ => bail!("`{path}` is {}, and must be true or false", display(value)),
-            },
+            "login" => settings.login = Some(boolean(&path, value)?),
             "rate" => settings.rate = Some(number(&path, value)?.try_into().unwrap_or(u32::MAX)),
             _ => return Err(unknown(&path, &SERVER_KEYS)),
         }
@@ -181,6 +192,11 @@ fn string(key: &str, value: &Value) -> anyhow::Result<String> {
     }
 }
 
+fn boolean(key: &str, value: &Value) -> anyhow::Result<bool> {
+    let boolean = value.as_bool();
+    boolean.with_context(|| format!("`{key}` is {}, and must be true or false", display(value)))
+}
+
 fn duration(key: &str, value: &Value) -> anyhow::Result<Duration> {
     match value {
         Value::String(text) => durations::parse(text).map_err(|why| anyhow!("`{key}`: {why}")),
@@ -226,5 +242,8 @@ mod tests {
         assert!(error("[limits]\npayload = 0").contains("at least 1"));
         assert!(error("[limits]\npayload = '4GB'").contains("`limits.payload`: the limit payload of"));
         assert!(error("limits = 3").contains("[limits]"));
+        assert!(
+            error("server = 3").contains("[server]") && error("allow_http = 1").contains("true or false")
+        );
     }
 }

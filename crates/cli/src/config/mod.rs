@@ -2,6 +2,7 @@
 
 mod file;
 mod nearest;
+mod remote;
 mod retention;
 mod server;
 
@@ -12,9 +13,10 @@ use std::{
 };
 
 use anyhow::{Context, anyhow, bail};
+pub(crate) use remote::RemoteSettings;
 pub(crate) use retention::{Keep, RetentionSettings};
 pub(crate) use server::ServerSettings;
-use windlass::{Builder, Config, Pool, model::Limits};
+use windlass::{Builder, Config, Pool, model::Limits, store::without_password};
 
 use crate::{durations, out};
 
@@ -27,6 +29,8 @@ pub(crate) struct Settings {
     pub(crate) store: Option<String>,
     /// A file with the address of the store, which may have a password.
     pub(crate) store_file: Option<PathBuf>,
+    /// The server to use in place of a store.
+    pub(crate) remote: RemoteSettings,
     pub(crate) log: Option<String>,
     /// The worker's name, for people.
     pub(crate) name: Option<String>,
@@ -66,17 +70,25 @@ pub(crate) fn read(path: Option<&Path>, flags: Settings) -> anyhow::Result<Setti
         None => Settings::default(),
     };
     warn_of_misspelt_variables();
-    Ok(flags
-        .with_store_of_file()?
-        .over(from_env(env)?.with_store_of_file()?)
-        .over(file.with_store_of_file()?))
+    if flags.store.as_ref().is_some_and(|url| without_password(url) != *url) {
+        bail!(
+            "the address after --store has a password, which every user of this machine can see in the list of processes; put the \
+             address into a file and name it with --store-file, or set WINDLASS_STORE"
+        );
+    }
+    Ok(flags.with_one_place()?.over(from_env(env)?.with_one_place()?).over(file.with_one_place()?))
 }
 
 /// The environment variables that are read, in addition to `RUST_LOG` and the limits.
-const VARIABLES: [&str; 22] = [
+const VARIABLES: [&str; 28] = [
     "WINDLASS_CONFIG",
     "WINDLASS_STORE",
     "WINDLASS_STORE_FILE",
+    "WINDLASS_SERVER",
+    "WINDLASS_TOKEN",
+    "WINDLASS_TOKEN_FILE",
+    "WINDLASS_CA_FILE",
+    "WINDLASS_ALLOW_HTTP",
     "WINDLASS_LISTEN",
     "WINDLASS_HOSTS",
     "WINDLASS_TRUSTED_PROXIES",
@@ -96,6 +108,7 @@ const VARIABLES: [&str; 22] = [
     "WINDLASS_KEEP_DONE",
     "WINDLASS_KEEP_FAILED",
     "WINDLASS_KEEP_CANCELLED",
+    "WINDLASS_KEEP_THROUGHPUT",
 ];
 
 /// Warns of variables that are similar to a known one. Others with our prefix may belong to another program.
@@ -120,10 +133,13 @@ fn from_env(env: impl Fn(&str) -> Option<String>) -> anyhow::Result<Settings> {
     let crashes = |text: String| {
         text.parse().map_err(|_| anyhow!("WINDLASS_MAX_CRASHES: {text:?} is not a count from 1 to 65535"))
     };
-    let login = |text: String| match text.as_str() {
-        "1" | "true" => Ok(true),
-        "0" | "false" => Ok(false),
-        _ => Err(anyhow!("WINDLASS_LOGIN: {text:?} is neither true nor false")),
+    let boolean = |name: &str| -> anyhow::Result<Option<bool>> {
+        match env(name).as_deref() {
+            None => Ok(None),
+            Some("1" | "true") => Ok(Some(true)),
+            Some("0" | "false") => Ok(Some(false)),
+            Some(text) => Err(anyhow!("{name}: {text:?} is neither true nor false")),
+        }
     };
     let rate = |text: String| {
         text.parse().map_err(|_| anyhow!("WINDLASS_RATE: {text:?} is not a number of requests per second"))
@@ -135,6 +151,13 @@ fn from_env(env: impl Fn(&str) -> Option<String>) -> anyhow::Result<Settings> {
     let mut settings = Settings {
         store: env("WINDLASS_STORE"),
         store_file: env("WINDLASS_STORE_FILE").map(PathBuf::from),
+        remote: RemoteSettings {
+            url: env("WINDLASS_SERVER"),
+            token: env("WINDLASS_TOKEN"),
+            token_file: env("WINDLASS_TOKEN_FILE").map(PathBuf::from),
+            ca_file: env("WINDLASS_CA_FILE").map(PathBuf::from),
+            allow_http: boolean("WINDLASS_ALLOW_HTTP")?,
+        },
         log: env("WINDLASS_LOG").or_else(|| env("RUST_LOG")),
         name: env("WINDLASS_NAME"),
         lease: duration("WINDLASS_LEASE")?,
@@ -146,6 +169,7 @@ fn from_env(env: impl Fn(&str) -> Option<String>) -> anyhow::Result<Settings> {
             done: keep("WINDLASS_KEEP_DONE")?,
             failed: keep("WINDLASS_KEEP_FAILED")?,
             cancelled: keep("WINDLASS_KEEP_CANCELLED")?,
+            throughput: keep("WINDLASS_KEEP_THROUGHPUT")?,
         },
         server: ServerSettings {
             listen: env("WINDLASS_LISTEN"),
@@ -153,7 +177,7 @@ fn from_env(env: impl Fn(&str) -> Option<String>) -> anyhow::Result<Settings> {
             trusted_proxies: server::list(env("WINDLASS_TRUSTED_PROXIES")),
             tls_cert: env("WINDLASS_TLS_CERT"),
             tls_key: env("WINDLASS_TLS_KEY"),
-            login: env("WINDLASS_LOGIN").map(login).transpose()?,
+            login: boolean("WINDLASS_LOGIN")?,
             rate: env("WINDLASS_RATE").map(rate).transpose()?,
         },
         ..Settings::default()
@@ -180,10 +204,16 @@ impl Settings {
             queues.insert(name, pool.over(under));
         }
         let limits = below.limits.into_iter().chain(self.limits).collect();
+        // A layer that names a store or a server replaces both of the layers below.
+        let (store, url) = match (self.store, self.remote.url.clone()) {
+            (None, None) => (below.store, below.remote.url.clone()),
+            own => own,
+        };
         Settings {
             limits,
-            store: self.store.or(below.store),
+            store,
             store_file: None,
+            remote: RemoteSettings { url, ..self.remote.over(below.remote) },
             log: self.log.or(below.log),
             name: self.name.or(below.name),
             lease: self.lease.or(below.lease),
@@ -196,6 +226,19 @@ impl Settings {
             serve: if self.serve.is_empty() { below.serve } else { self.serve },
             queues,
         }
+    }
+
+    /// Reads the address of the store, and refuses a layer that names a server too.
+    fn with_one_place(self) -> anyhow::Result<Settings> {
+        let settings = self.with_store_of_file()?;
+        if let (Some(store), Some(server)) = (&settings.store, &settings.remote.url) {
+            bail!(
+                "the store {} and the server {server} are both named, by --store and --server or by the settings of the same names; use \
+                 one",
+                without_password(store)
+            );
+        }
+        Ok(settings)
     }
 
     /// Reads the file that has the address of the store.
@@ -367,6 +410,33 @@ mod tests {
         std::fs::remove_file(&path).expect("removed");
         let error = named.with_store_of_file().expect_err("it is gone");
         assert!(!format!("{error:#}").contains("secret"), "{error:#}");
+    }
+
+    #[test]
+    fn a_higher_layer_names_a_store_or_a_server_in_place_of_both() {
+        let file = file::parse("server = 'https://jobs.example'\ntoken_file = 't'\nallow_http = true")
+            .expect("valid");
+        let store =
+            from_env(|name| (name == "WINDLASS_STORE").then(|| "sqlite://a.db".into())).expect("valid");
+        let all = store.clone().over(file.clone());
+        assert_eq!((all.store.as_deref(), all.remote.url), (Some("sqlite://a.db"), None));
+        let all = file.clone().over(store);
+        assert_eq!((all.store, all.remote.url.as_deref()), (None, Some("https://jobs.example")));
+        let all = Settings::default().over(file);
+        assert_eq!(
+            (all.remote.url.as_deref(), all.remote.allow_http),
+            (Some("https://jobs.example"), Some(true))
+        );
+        let both =
+            file::parse("store = 'sqlite://a.db'\nserver = 'https://b'").expect("valid").with_one_place();
+        assert!(both.expect_err("both").to_string().contains("use one"));
+    }
+
+    #[test]
+    fn a_password_on_the_command_line_is_refused() {
+        let flags = Settings { store: Some("postgres://ada:secret@db/jobs".into()), ..Settings::default() };
+        let error = read(None, flags).expect_err("refused").to_string();
+        assert!(error.contains("--store-file") && !error.contains("secret"), "{error}");
     }
 
     #[test]

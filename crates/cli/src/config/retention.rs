@@ -1,4 +1,4 @@
-//! How long ended jobs are kept.
+//! How long ended jobs and sums of what ended are kept.
 
 use std::{str::FromStr, time::Duration};
 
@@ -6,7 +6,7 @@ use windlass::Retention;
 
 use crate::durations;
 
-/// How long jobs that ended in one state are kept.
+/// How long jobs that ended in one state, or sums, are kept.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Keep {
     For(Duration),
@@ -36,6 +36,7 @@ pub(crate) struct RetentionSettings {
     pub(crate) done: Option<Keep>,
     pub(crate) failed: Option<Keep>,
     pub(crate) cancelled: Option<Keep>,
+    pub(crate) throughput: Option<Keep>,
 }
 
 impl RetentionSettings {
@@ -44,6 +45,7 @@ impl RetentionSettings {
             done: self.done.or(below.done),
             failed: self.failed.or(below.failed),
             cancelled: self.cancelled.or(below.cancelled),
+            throughput: self.throughput.or(below.throughput),
         }
     }
 
@@ -57,6 +59,7 @@ impl RetentionSettings {
             done: kept(self.done, given.done),
             failed: kept(self.failed, given.failed),
             cancelled: kept(self.cancelled, given.cancelled),
+            throughput: kept(self.throughput, given.throughput),
         }
     }
 }
@@ -67,8 +70,11 @@ mod tests {
 
     #[test]
     fn what_is_not_set_stays_unchanged() {
-        let settings =
-            RetentionSettings { done: "7d".parse().ok(), failed: "forever".parse().ok(), cancelled: None };
+        let settings = RetentionSettings {
+            done: "7d".parse().ok(),
+            failed: "forever".parse().ok(),
+            ..Default::default()
+        };
         let given = Retention::default();
         let kept = settings.apply(given);
         assert_eq!(kept.done, Some(Duration::from_secs(7 * 86_400)));

@@ -151,7 +151,7 @@ mod tests {
     }
 
     fn verdicts(database: &Database) -> Vec<(&'static str, Verdict)> {
-        examine(database).iter().map(|finding| (finding.what, finding.verdict)).collect()
+        examine(database).iter().map(|finding| (finding.known_what(), finding.verdict)).collect()
     }
 
     #[test]

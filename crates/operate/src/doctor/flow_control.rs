@@ -42,7 +42,7 @@ async fn held_by_dead(inspect: &dyn Inspect, now: Time) -> Result<BTreeMap<Strin
         return Ok(held);
     }
     let running = Filter { state: Some(State::Running), limit: CHECKED, ..Filter::default() };
-    for summary in inspect.jobs(&running).await? {
+    for summary in inspect.jobs(&running).await?.jobs {
         let Some(job) = inspect.job(summary.id).await? else { continue };
         if let Some(serial) = job.settings.serial
             && job.worker.is_some_and(|worker| dead.contains(&worker))

@@ -12,15 +12,15 @@ mod database;
 mod flow_control;
 mod unserved;
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{borrow::Cow, collections::BTreeMap, time::Duration};
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use windlass_store::{Error, schema_state, sqlite_path, without_password};
 
 use crate::Operator;
 
 /// The result of a check.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Verdict {
     /// It is as it should be.
@@ -32,25 +32,25 @@ pub enum Verdict {
 }
 
 /// What one check found.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Finding {
     /// Whether it is as it should be.
     pub verdict: Verdict,
     /// What was checked, as a word that stays the same.
-    pub what: &'static str,
+    pub what: Cow<'static, str>,
     /// What was found.
     pub found: String,
     /// What to do about it, or where to read more.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub advice: Option<String>,
     /// The numbers behind it, by name.
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    pub numbers: BTreeMap<&'static str, u64>,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub numbers: BTreeMap<Cow<'static, str>, u64>,
 }
 
 impl Finding {
     fn new(verdict: Verdict, what: &'static str, found: impl Into<String>) -> Finding {
-        Finding { verdict, what, found: found.into(), advice: None, numbers: BTreeMap::new() }
+        Finding { verdict, what: what.into(), found: found.into(), advice: None, numbers: BTreeMap::new() }
     }
 
     fn ok(what: &'static str, found: impl Into<String>) -> Finding {
@@ -66,12 +66,21 @@ impl Finding {
         Finding::new(Verdict::Fail, what, found)
     }
 
+    /// What was checked, of a finding that was made here.
+    #[cfg(test)]
+    fn known_what(&self) -> &'static str {
+        match self.what {
+            Cow::Borrowed(what) => what,
+            Cow::Owned(_) => panic!("it was read from JSON"),
+        }
+    }
+
     fn advice(self, advice: impl Into<String>) -> Finding {
         Finding { advice: Some(advice.into()), ..self }
     }
 
     fn number(mut self, name: &'static str, number: u64) -> Finding {
-        self.numbers.insert(name, number);
+        self.numbers.insert(name.into(), number);
         self
     }
 

@@ -12,7 +12,7 @@ mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use windlass_model::{JournalEntry, State, WaitCondition, journal::CallKind, merge::BranchProgress};
 use windlass_store::Branch;
 
@@ -32,7 +32,7 @@ pub struct Run<'a> {
 }
 
 /// The calls of a workflow, and their order.
-#[derive(Clone, PartialEq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Graph {
     /// How many jobs it was computed from.
     pub jobs: u64,
@@ -43,7 +43,7 @@ pub struct Graph {
 }
 
 /// All calls of one name.
-#[derive(Clone, PartialEq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Node {
     /// What was called.
     pub call_kind: CallKind,
@@ -61,7 +61,7 @@ pub struct Node {
 }
 
 /// The state of a call.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CallState {
     /// It is done.
@@ -81,7 +81,7 @@ pub enum CallState {
 }
 
 /// One point followed another.
-#[derive(Clone, PartialEq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Edge {
     /// Where it starts.
     pub from: Point,
@@ -92,7 +92,7 @@ pub struct Edge {
 }
 
 /// A point of a graph.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Point {
     /// The beginning.

@@ -197,6 +197,7 @@ fn a_branch_is_one_node_with_its_count() {
         watch: None,
         merge_record: None,
         opened_at: Time(1),
+        sealed_at: None,
         merged_at: None,
         poll: windlass_model::BranchPoll::default(),
     };

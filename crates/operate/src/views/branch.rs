@@ -2,17 +2,18 @@
 
 use std::time::Duration;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use windlass_model::{BranchNo, JobId, Merge, State, Time};
-use windlass_store::{Branch, Summary};
+use windlass_store::{Branch, BranchTimes, Summary};
 
+use super::throughput::Percentiles;
 use crate::text;
 
 /// A poll this late is worth a note: workers poll within seconds.
 const LATE: Duration = Duration::from_secs(30);
 
 /// Whether a branch is merged.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum MergeState {
     /// It is merged.
@@ -37,7 +38,7 @@ impl MergeState {
 }
 
 /// A branch of a job.
-#[derive(Clone, PartialEq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct BranchView {
     /// Its name.
     pub name: String,
@@ -89,11 +90,54 @@ pub struct BranchView {
     pub redelivered: u64,
     /// When the last of them was.
     pub redelivered_at: Option<Time>,
+    /// When its children were spawned, started and ended, and how long that took.
+    pub times: BranchTimesView,
+}
+
+/// The times of a branch: of spawning, and of the children that have ended. Those of a block are the block's.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
+pub struct BranchTimesView {
+    /// When it was sealed.
+    pub sealed_at: Option<Time>,
+    /// How long spawning took, in seconds; until now if it is not sealed.
+    pub spawn_seconds: f64,
+    /// How many children were spawned per second in that time; `None` if it took none.
+    pub spawn_rate: Option<f64>,
+    /// When the first child started, of those that have ended.
+    pub first_start_at: Option<Time>,
+    /// When the last one ended.
+    pub last_end_at: Option<Time>,
+    /// How many children ended per second, from when it was opened until the last one ended.
+    pub end_rate: Option<f64>,
+    /// How long children waited from when they were due until the attempt started that ended them.
+    pub wait: Percentiles,
+    /// How long that attempt ran.
+    pub run: Percentiles,
+}
+
+impl BranchTimesView {
+    fn new(branch: &Branch, times: &BranchTimes, now: Time) -> BranchTimesView {
+        let opened_at = branch.opened_at;
+        let per_second = |count: i64, took: Duration| {
+            let seconds = took.as_secs_f64();
+            (seconds > 0.0).then(|| count.max(0) as f64 / seconds)
+        };
+        let spawning = branch.sealed_at.unwrap_or(now) - opened_at;
+        BranchTimesView {
+            sealed_at: branch.sealed_at,
+            spawn_seconds: spawning.as_secs_f64(),
+            spawn_rate: per_second(branch.spawned, spawning),
+            first_start_at: times.first_start_at,
+            last_end_at: times.last_end_at,
+            end_rate: times.last_end_at.and_then(|last| per_second(branch.counts.ended(), last - opened_at)),
+            wait: Percentiles::of(&times.wait_times),
+            run: Percentiles::of(&times.run_times),
+        }
+    }
 }
 
 impl BranchView {
-    /// `rate` is measured by the caller; without it, the rate of the last poll is used.
-    pub(super) fn new(branch: Branch, parent: &Summary, rate: Option<f64>, now: Time) -> BranchView {
+    pub(super) fn new(branch: Branch, times: &BranchTimes, parent: &Summary, now: Time) -> BranchView {
         let merge: Option<Merge> =
             branch.merge_record.as_deref().and_then(|record| serde_json::from_str(record).ok());
         // After a failed merge the parent may be retried and merge it again.
@@ -107,7 +151,7 @@ impl BranchView {
         let pending = count(branch.spawned - branch.counts.ended());
         // Children in their first attempt are known to the last poll only.
         let never = count(branch.spawned - branch.counts.started).min(count(branch.poll.never_started));
-        let rate = rate.or((branch.poll.polls > 1).then_some(branch.poll.rate));
+        let rate = (branch.poll.polls > 1).then_some(branch.poll.rate);
         let waits = merge.as_ref().is_some_and(Merge::waits_for_unsuccessful);
         let unsuccessful = count(branch.counts.unsuccessful());
         let mut view = BranchView {
@@ -134,12 +178,19 @@ impl BranchView {
             polls: branch.poll.polls,
             redelivered: branch.poll.redelivered,
             redelivered_at: branch.poll.redelivered_at,
+            times: BranchTimesView::new(&branch, times, now),
             spawns: branch.spawns,
             name: branch.name,
         };
         let room = branch.watch.as_ref().filter(|_| !view.sealed).and_then(|watch| watch.ended);
         view.notes = view.find_notes(parent, room, now);
         view
+    }
+
+    /// Sets how many children end per second.
+    pub(super) fn set_rate(&mut self, rate: f64) {
+        self.rate = Some(rate);
+        self.eta_seconds = eta_seconds(self.pending, self.rate);
     }
 
     /// How many children have ended.
@@ -247,7 +298,7 @@ pub(super) fn joint_notes(views: &[BranchView], id: JobId) -> Vec<String> {
 }
 
 /// The totals of all branches that are not merged.
-#[derive(Clone, PartialEq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Totals {
     /// How many branches.
     pub branches: usize,

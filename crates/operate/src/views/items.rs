@@ -1,6 +1,6 @@
 //! A page of the children of a job's branches, those packed into blocks included.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use windlass_model::{JobId, State};
 use windlass_store::ChildStates;
 use windlass_workflow::Error;
@@ -36,7 +36,7 @@ impl ItemFilter {
 }
 
 /// Children of a job's branches.
-#[derive(Clone, PartialEq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct ItemList {
     /// The job.
     pub job: JobId,

@@ -1,19 +1,20 @@
 //! Everything that the store has about one job.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use windlass_model::{JobId, Time};
 use windlass_store::{Attempt, Holds, Job};
 use windlass_workflow::Error;
 
 use super::{
     branch::{BranchView, joint_notes},
+    branches::times_of,
     journal::Journal,
     machine::MachineView,
 };
 use crate::Operator;
 
 /// A job with its history, holds, inbox, journal and branches.
-#[derive(Clone, PartialEq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct JobView {
     /// The job.
     #[serde(flatten)]
@@ -49,8 +50,13 @@ impl JobView {
         let holds = inspect.holds(id).await?.unwrap_or_default();
         let Some(job) = inspect.job(id).await? else { return Ok(None) };
         let now = inspect.clock().await?;
-        let view = |branch| BranchView::new(branch, &job.summary, None, now);
-        let branches = inspect.branches(id).await?.into_iter().map(view).collect();
+        let branches = inspect.branches(id).await?;
+        let times = times_of(inspect, id, &branches).await?;
+        let view = |branch: windlass_store::Branch| {
+            let times = times.get(&branch.number).cloned().unwrap_or_default();
+            BranchView::new(branch, &times, &job.summary, now)
+        };
+        let branches = branches.into_iter().map(view).collect();
         Ok(Some(JobView {
             history: inspect.history(id).await?,
             holds,

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use windlass_model::{JobId, State, Time};
-use windlass_store::{BranchChildFilter, ChildStates, Filter, Summary};
+use windlass_store::{BranchChildFilter, ChildStates, Filter, JobPage, MatchCount, Summary};
 
 use windlass_workflow::{Error, engine::block};
 
@@ -19,15 +19,20 @@ const BRANCH_PAGE: usize = 50;
 const COUNTED: usize = 100;
 
 /// Jobs, newest first, with how many there are in each state.
-#[derive(Clone, PartialEq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct JobList {
     /// The number of matching jobs in each state, on all pages.
     pub counts: BTreeMap<State, u64>,
-    /// Whether counting stops at [`CAP`]: it does if jobs are selected by more than queue, kind, version and state.
+    /// Whether there may be more than were counted. If jobs are selected by more than queue, kind, version and state, only [`CAP`] jobs are
+    /// examined for that.
     pub is_capped: bool,
     /// The jobs.
     pub jobs: Vec<Summary>,
-    /// The next page has the jobs before this one; `None` on the last page.
+    /// How many items the blocks among the jobs have; of many blocks only the first are counted.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub block_items: BTreeMap<JobId, u32>,
+    /// The next page has the jobs before this one; `None` on the last page. A page may have few jobs or none and not be the last: a
+    /// bounded number of jobs is examined for each.
     pub next_before: Option<JobId>,
     /// The store's clock.
     #[serde(skip)]
@@ -38,14 +43,24 @@ impl JobList {
     /// Reads a page: at most `filter.limit` jobs before `filter.before`.
     pub async fn read(operator: &Operator, filter: &Filter) -> Result<JobList, Error> {
         let inspect = operator.inspect();
-        // One more than is wanted, to know whether there is another page.
-        let one_more = Filter { limit: filter.limit + 1, ..filter.clone() };
-        let mut jobs = inspect.jobs(&one_more).await?;
-        let counts = inspect.count_jobs(filter, CAP).await?;
-        let next_before = truncate(&mut jobs, filter.limit);
-        let is_capped = !filter.has_maintained_counts();
-        Ok(JobList { counts, is_capped, jobs, next_before, now: inspect.clock().await? })
+        let JobPage { jobs, next: next_before } = inspect.jobs(filter).await?;
+        let is_everything = filter.before.is_none() && next_before.is_none();
+        let MatchCount { jobs: counts, at_least: is_capped } = match is_everything {
+            true => count(&jobs),
+            false => inspect.count_jobs(filter, usize::try_from(CAP).unwrap_or(usize::MAX)).await?,
+        };
+        let block_items = block_items(operator, &jobs).await?;
+        Ok(JobList { counts, is_capped, jobs, block_items, next_before, now: inspect.clock().await? })
     }
+}
+
+/// Counts jobs by state.
+fn count(jobs: &[Summary]) -> MatchCount {
+    let mut count = MatchCount::default();
+    for job in jobs {
+        *count.jobs.entry(job.state).or_default() += 1;
+    }
+    count
 }
 
 /// Cuts a list to a page. Returns the last job of the page if there are more.
@@ -56,10 +71,13 @@ fn truncate(jobs: &mut Vec<Summary>, limit: usize) -> Option<JobId> {
 }
 
 /// Children of one job, oldest first.
-#[derive(Clone, PartialEq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct ChildList {
     /// The children.
     pub jobs: Vec<Summary>,
+    /// How many items the blocks among them have; of many blocks only the first are counted.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub block_items: BTreeMap<JobId, u32>,
     /// The next page has the children after this one; `None` on the last page.
     pub next_after: Option<JobId>,
     /// The store's clock.
@@ -68,8 +86,8 @@ pub struct ChildList {
 }
 
 impl ChildList {
-    /// Reads a page: at most `filter.limit` matching children of `parent`, or of its branch of this name, after `after`. Tags are not
-    /// compared: what is read of a child has none.
+    /// Reads a page: at most `filter.limit` matching children of `parent`, or of its branch of this name, after `after`. Tags and error
+    /// classes are not compared: what is read of a child has none.
     pub async fn read(
         operator: &Operator,
         parent: JobId,
@@ -87,7 +105,8 @@ impl ChildList {
             None => children(operator, parent, &one_more, after).await?,
         };
         let next_after = truncate(&mut jobs, filter.limit);
-        Ok(ChildList { jobs, next_after, now: inspect.clock().await? })
+        let block_items = block_items(operator, &jobs).await?;
+        Ok(ChildList { jobs, block_items, next_after, now: inspect.clock().await? })
     }
 }
 
@@ -147,6 +166,12 @@ fn matches(filter: &Filter, job: &Summary) -> bool {
         && is(&filter.kind, Some(&job.kind))
         && is(&filter.queue, Some(&job.queue))
         && is(&filter.key, job.key.as_deref())
+        && filter
+            .key_prefix
+            .as_deref()
+            .is_none_or(|prefix| job.key.as_deref().is_some_and(|key| key.starts_with(prefix)))
+        && filter.ids().0.is_none_or(|from| job.id >= from)
+        && filter.ids().1.is_none_or(|before| job.id < before)
         && is(&filter.stage, job.stage.as_deref())
         && !filter.top
 }
@@ -157,7 +182,10 @@ pub fn is_block(job: &Summary) -> bool {
 }
 
 /// How many items the blocks among some jobs have; of many blocks only the first are read.
-pub async fn block_items(operator: &Operator, jobs: &[Summary]) -> Result<BTreeMap<JobId, u32>, Error> {
+pub(crate) async fn block_items(
+    operator: &Operator,
+    jobs: &[Summary],
+) -> Result<BTreeMap<JobId, u32>, Error> {
     let mut items = BTreeMap::new();
     for job in jobs.iter().filter(|job| is_block(job)).take(COUNTED) {
         if let Some(place) = operator.inspect().job(job.id).await?.and_then(|job| job.position) {

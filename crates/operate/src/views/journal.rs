@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use windlass_model::{
     Failure, JobId, JournalEntry, Payload, Time,
@@ -17,22 +17,22 @@ use crate::Operator;
 const PAGE: usize = 1_000;
 
 /// Entries of a journal, and the values of the context; both are empty if the job is no workflow.
-#[derive(Clone, PartialEq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Journal {
     /// The entries, by position.
     pub journal: Vec<EntryView>,
     /// The values of the context, by name.
     pub context: Map<String, Value>,
     /// How many earlier entries were left out.
-    #[serde(skip)]
+    #[serde(default, skip_serializing_if = "is_zero")]
     pub omitted: usize,
     /// When the entry before the first of these was written.
-    #[serde(skip)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub previous_at: Option<Time>,
 }
 
 /// An entry of a journal.
-#[derive(Clone, PartialEq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct EntryView {
     /// Its position in the journal.
     pub seq: i32,
@@ -54,13 +54,17 @@ pub struct EntryView {
 }
 
 /// What an entry has recorded.
-#[derive(Clone, PartialEq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum EntryResult {
     /// A value; its size, if this program cannot decode it.
     Payload(Value),
     /// A failure.
     Failure(Failure),
+}
+
+fn is_zero(number: &usize) -> bool {
+    *number == 0
 }
 
 impl Journal {

@@ -1,6 +1,6 @@
 //! The inbox of a job and the last transitions of a machine.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use windlass_model::{Rev, Signal, Time, branch::BRANCH_SIGNAL};
 use windlass_store::{Inspect, Job, Transition};
@@ -12,7 +12,7 @@ use super::plain_value;
 const LIMIT: usize = 100;
 
 /// The inbox, which every job has, and transitions, which only machines have.
-#[derive(Clone, PartialEq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct MachineView {
     /// The first signals in the inbox, oldest first.
     pub inbox: Vec<InboxSignal>,
@@ -23,7 +23,7 @@ pub struct MachineView {
 }
 
 /// A signal in an inbox.
-#[derive(Clone, PartialEq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct InboxSignal {
     /// Its number in the inbox.
     pub number: i64,

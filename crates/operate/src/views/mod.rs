@@ -3,8 +3,10 @@
 //! Each view has one constructor, `read`, which reads through an [`Operator`](crate::Operator) and changes nothing. In reading
 //! order: [`JobList`] and [`ChildList`] list jobs, [`JobView`] has everything about one; [`BranchesView`] shows how far the branches
 //! of a job are, [`ItemList`] their children; [`Queues`], [`RateLimits`], [`SerialKeys`], [`Schedules`] and [`ScheduleDetails`]
-//! show what the jobs are subject to. Notes and hints name commands as the stock binary has them, between backticks.
+//! show what the jobs are subject to, [`AuditPage`] what people did; [`ThroughputView`] and [`SignalWaitsView`] sum up what has ended. Notes
+//! and hints name commands as the stock binary has them, between backticks.
 
+mod audit;
 mod branch;
 mod branches;
 mod items;
@@ -15,17 +17,24 @@ mod machine;
 mod queues;
 mod rules;
 mod schedules;
+mod throughput;
 
-pub use branch::{BranchView, MergeState, Totals};
+pub use audit::AuditPage;
+pub use branch::{BranchTimesView, BranchView, MergeState, Totals};
 pub use branches::{BranchesView, RateMeter};
 pub use items::{ItemFilter, ItemList};
 pub use job::JobView;
-pub use jobs::{ChildList, JobList, block_items, is_block};
+pub(crate) use jobs::block_items;
+pub use jobs::{ChildList, JobList, is_block};
 pub use journal::{EntryResult, EntryView, Journal};
 pub use machine::{InboxSignal, MachineView};
 pub use queues::{QueueRow, Queues};
 pub use rules::{RateLimits, SerialKeys};
 pub use schedules::{ScheduleDetails, ScheduleRow, Schedules};
+pub use throughput::{
+    EndedView, MAX_SPAN, Percentiles, SignalWaitsRow, SignalWaitsView, ThroughputRequest, ThroughputRow,
+    ThroughputView,
+};
 
 use serde_json::Value;
 use windlass_model::Payload;

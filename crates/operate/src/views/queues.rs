@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use windlass_model::{State, Time};
 use windlass_store::Pause;
 
@@ -10,7 +10,7 @@ use crate::Operator;
 use windlass_workflow::Error;
 
 /// All queues, by name.
-#[derive(Clone, PartialEq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Queues {
     /// The queues.
@@ -21,7 +21,7 @@ pub struct Queues {
 }
 
 /// A queue.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct QueueRow {
     /// Its name.
     pub name: String,

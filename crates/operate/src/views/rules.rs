@@ -1,13 +1,13 @@
 //! The rate limits and serial keys of a store, and how many jobs wait for them.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use windlass_store::{LimitView, SerialView};
 
 use crate::Operator;
 use windlass_workflow::Error;
 
 /// All rate limits, by name.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct RateLimits {
     /// The limits.
@@ -22,7 +22,7 @@ impl RateLimits {
 }
 
 /// Serial keys that jobs hold or wait for.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct SerialKeys {
     /// The keys, by name.

@@ -1,6 +1,6 @@
 //! Schedules: what they submit, when they fire next, what they fired and missed.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use windlass_model::Time;
 use windlass_store::{Firing, Miss, ScheduleView};
@@ -10,7 +10,7 @@ use crate::Operator;
 use windlass_workflow::Error;
 
 /// All schedules, by name.
-#[derive(Clone, PartialEq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Schedules {
     /// The schedules.
@@ -21,7 +21,7 @@ pub struct Schedules {
 }
 
 /// A schedule, with its calendar as text and its input, which its own serialisation leaves out.
-#[derive(Clone, PartialEq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct ScheduleRow {
     /// The schedule.
     #[serde(flatten)]
@@ -49,7 +49,7 @@ impl Schedules {
 }
 
 /// One schedule, with its latest firings and the ticks that it missed, newest first.
-#[derive(Clone, PartialEq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct ScheduleDetails {
     /// The schedule.
     #[serde(flatten)]

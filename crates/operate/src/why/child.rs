@@ -1,6 +1,6 @@
 //! The child that a waiting job waits for, and why that child is in its state.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use windlass_model::{JobId, Rev, State, Time, WaitCondition, branch::BRANCH_SIGNAL, wait::CHILD_SIGNAL};
 use windlass_store::{Branch, BranchChildFilter, ChildGroup, ChildStates, Holds, Job, Summary, WorkerView};
 use windlass_workflow::Error;
@@ -14,7 +14,7 @@ const AMONG: usize = 200;
 const BRANCHES: usize = 3;
 
 /// A child that a job waits for.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct AwaitedChild {
     /// The child.
     pub job: JobId,

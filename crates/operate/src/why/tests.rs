@@ -363,6 +363,7 @@ fn parked(condition: WaitCondition, arrived: &[&str], until: Option<Time>, pendi
     let arrived = arrived.iter().map(|name| (*name).to_owned()).collect();
     let waiting = Some(windlass_store::Waiting {
         condition,
+        since: None,
         wait_until: until,
         arrived,
         pending_children: pending,
@@ -408,6 +409,7 @@ fn a_parked_job_lists_its_unreadable_signals() {
         let condition = signals(1, &["payment"]);
         let waiting = windlass_store::Waiting {
             condition,
+            since: None,
             wait_until: None,
             arrived: Vec::new(),
             pending_children: 0,
@@ -439,6 +441,7 @@ fn a_parked_job_also_lists_that_nobody_serves_it() {
     let mut job = job(State::Waiting);
     let waiting = Some(windlass_store::Waiting {
         condition: signals(1, &["a"]),
+        since: None,
         wait_until: Some(NOW),
         arrived: Vec::new(),
         pending_children: 0,
@@ -488,6 +491,7 @@ fn branch(name: &str, (done, failed, cancelled): (i64, i64, i64), merge: Option<
         watch: Some(BranchWatch::default()),
         merge_record: merge.map(|merge| serde_json::to_string(&merge).expect("JSON")),
         opened_at: NOW,
+        sealed_at: None,
         merged_at: None,
         poll: BranchPoll::default(),
     }
@@ -501,6 +505,7 @@ fn a_parent_has_the_progress_of_its_branches_and_what_blocks_them() {
         job.wait = Some(condition.clone());
         let waiting = windlass_store::Waiting {
             condition,
+            since: None,
             wait_until: None,
             arrived: Vec::new(),
             pending_children: 0,

@@ -18,8 +18,11 @@ pub(crate) const MAX_JOBS: usize = 100;
 const MAX_WATCHED: usize = 10_000;
 /// How often the store is polled. Each poll is at most two statements.
 const INTERVAL: Duration = Duration::from_secs(1);
-/// Every how many polls the names of all queues are read, in place of their gates.
+/// Every how many polls the names of all queues are read, in place of their gates, for streams that watch all queues.
 const NAMES_EVERY: u64 = 10;
+/// The same while a stream watches a queue that no job has been in yet: to ask for its gate would make the store look for its name each
+/// time.
+const NAMES_EVERY_FOR_UNKNOWN: u64 = 2;
 /// How many events are kept for streams that fall behind or connect again.
 const RING: usize = 1_024;
 
@@ -72,9 +75,20 @@ struct State {
     last: u64,
     recent: VecDeque<Event>,
     gates: BTreeMap<Arc<str>, u64>,
-    /// The names of all queues, for streams that watch all.
+    /// The names of all queues, as they were last read.
     all_queues: Vec<String>,
     watches: Watches,
+}
+
+/// What a poll reads.
+#[derive(PartialEq, Eq, Debug)]
+struct Reads {
+    /// The names of all queues. Then no gates are read.
+    names: bool,
+    /// The queues whose gates are read. A job has been in each of them.
+    queues: Vec<String>,
+    /// The jobs that may have ended.
+    jobs: Vec<JobId>,
 }
 
 /// What open streams watch, with how many of them do.
@@ -133,8 +147,8 @@ impl Hub {
 
     /// One poll: reads gates (or now and then the names of queues) and ends of jobs, and publishes what has changed.
     async fn tick(&self, number: u64) -> Result<(), windlass::store::Error> {
-        let (needs_names, queues, jobs) = self.lock().to_read(number);
-        if needs_names {
+        let Reads { names, queues, jobs } = self.lock().to_read(number);
+        if names {
             let names = self.engine.inspect().queues().await?;
             self.lock().all_queues = names.into_iter().map(|queue| queue.name).collect();
         } else if !queues.is_empty() {
@@ -191,17 +205,21 @@ impl Hub {
 }
 
 impl State {
-    /// What the next poll reads: whether the names of queues instead of gates; the queues; the jobs.
-    fn to_read(&self, number: u64) -> (bool, Vec<String>, Vec<JobId>) {
-        let all = self.watches.all_queues > 0;
-        let needs_names = all && (self.all_queues.is_empty() || number.is_multiple_of(NAMES_EVERY));
-        let mut queues: Vec<String> = self.watches.queues.keys().cloned().collect();
-        if all {
-            queues.extend(self.all_queues.iter().cloned());
-        }
-        queues.sort();
-        queues.dedup();
-        (needs_names, queues, self.watches.jobs.keys().copied().collect())
+    /// What a poll reads: at most two of names, gates and ends of jobs.
+    fn to_read(&self, number: u64) -> Reads {
+        let wants_all = self.watches.all_queues > 0;
+        let is_known = |queue: &&String| self.all_queues.contains(queue);
+        let has_unknown = !self.watches.queues.keys().all(|queue| is_known(&queue));
+        let names = (wants_all && (self.all_queues.is_empty() || number.is_multiple_of(NAMES_EVERY)))
+            || (has_unknown && number.is_multiple_of(NAMES_EVERY_FOR_UNKNOWN));
+        let queues = if wants_all {
+            self.all_queues.clone()
+        } else {
+            let mut queues: Vec<String> = self.watches.queues.keys().filter(is_known).cloned().collect();
+            queues.sort();
+            queues
+        };
+        Reads { names, queues, jobs: self.watches.jobs.keys().copied().collect() }
     }
 
     fn publish(&mut self, change: Change) -> Event {
@@ -329,5 +347,39 @@ impl Drop for Subscription {
     fn drop(&mut self) {
         self.interest.jobs.retain(|job| !self.ended.contains(job));
         self.hub.lock().watches.remove(&self.interest);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn state(known: &[&str], watched: &[&str], all: usize) -> State {
+        let watches = Watches {
+            streams: 1,
+            all_queues: all,
+            queues: watched.iter().map(|queue| ((*queue).to_owned(), 1)).collect(),
+            jobs: HashMap::new(),
+        };
+        let all_queues = known.iter().map(ToString::to_string).collect();
+        let (recent, gates) = (VecDeque::new(), BTreeMap::new());
+        State { process: 1, last: 0, recent, gates, all_queues, watches }
+    }
+
+    #[test]
+    fn the_gate_of_an_unknown_queue_is_not_read_and_its_name_is_looked_for_now_and_then() {
+        let reads = |state: &State, number| {
+            let Reads { names, queues, .. } = state.to_read(number);
+            (names, queues)
+        };
+        let unknown = state(&["a"], &["b", "a"], 0);
+        assert_eq!(reads(&unknown, 2), (true, vec!["a".to_owned()]));
+        assert_eq!(reads(&unknown, 3), (false, vec!["a".to_owned()]));
+        let known = state(&["a", "b", "c"], &["b", "a"], 0);
+        assert_eq!(reads(&known, 2), (false, vec!["a".to_owned(), "b".to_owned()]));
+        assert_eq!(reads(&known, NAMES_EVERY), (false, vec!["a".to_owned(), "b".to_owned()]));
+        let all = state(&["a", "c"], &["a"], 1);
+        assert_eq!(reads(&all, 3), (false, vec!["a".to_owned(), "c".to_owned()]));
+        assert!(reads(&all, NAMES_EVERY).0 && reads(&state(&[], &[], 1), 3).0);
     }
 }

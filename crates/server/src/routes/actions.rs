@@ -3,15 +3,16 @@
 use axum::http::Method;
 use serde_json::{Value, json};
 use windlass::{
-    ControlOutcome, Delivery, JobId,
-    operate::{GRACE, JobAction, RedriveProgress, SkipReason},
+    ControlOutcome,
+    operate::{Acted, GRACE, JobAction},
 };
 
-use super::{ACT, Answer, NoteInput, Route, bulk::Deadline};
+use super::{ACT, Answer, NoteInput, Route, bulk::fork_point};
 use crate::{
     call::Call,
-    error::{Error, accepted},
+    error::{Error, JOB, accepted},
     input::{Span, input},
+    progress,
     reply::Reply,
 };
 
@@ -55,7 +56,9 @@ pub(super) fn routes() -> Vec<Route> {
         .body::<PriorityInput>(),
         Route::new(post.clone(), "/v1/jobs/{job}/signals/{name}", ACT, "signal", signal_what, signal)
             .optional_body::<SignalBody>()
-            .answers("Whether it was delivered, or is a duplicate"),
+            .answers(
+                "Whether it was delivered, or is a duplicate; and `note`, if the job may not consume it soon",
+            ),
         Route::new(
             Method::DELETE,
             "/v1/jobs/{job}/inbox/{number}",
@@ -84,7 +87,7 @@ pub(super) fn routes() -> Vec<Route> {
         )
         .optional_body::<RedriveInput>()
         .answers("How many were retried and refused; `interrupted` if it must be repeated for the rest")
-        .waits(),
+        .progresses(),
         Route::new(post, "/v1/jobs/{job}/fork", ACT, "fork", fork_what, fork)
             .optional_body::<ForkInput>()
             .answers("The new job"),
@@ -94,14 +97,18 @@ pub(super) fn routes() -> Vec<Route> {
 async fn act(call: &Call, action: JobAction, note: Option<String>) -> Answer {
     super::jobs::no_query(call)?;
     let id = call.job_id().await?;
-    let outcome = call.control(note).act_on_job(id, action).await?;
-    Reply::json(&outcome_json(id, &accepted(outcome, "such job")?))
+    let acted = call.control(note).act_on_each(&[id], action).await?.remove(0);
+    answer(call, acted)
 }
 
-fn outcome_json(id: JobId, outcome: &ControlOutcome) -> Value {
-    let mut answer = serde_json::to_value(outcome).unwrap_or_default();
-    answer["job"] = json!(id);
-    answer
+fn answer(call: &Call, mut acted: Acted) -> Answer {
+    let outcome = accepted(acted.outcome, "such job");
+    acted.outcome = outcome.map_err(|error| if error.is_not_found() { error.about(JOB) } else { error })?;
+    // Its children may be outside of the scope of the token.
+    if !call.principal.scope.is_unlimited() {
+        acted.children_cancelled = None;
+    }
+    Reply::json(&acted)
 }
 
 input! {
@@ -123,14 +130,16 @@ async fn cancel(call: Call) -> Answer {
         return act(&call, JobAction::Cancel { grace }, note).await;
     }
     call.principal.check_unlimited("descendants")?;
-    let id = call.job_id().await?;
-    let control = call.control(note);
-    let outcome = control.act_on_job(id, JobAction::Cancel { grace }).await?;
-    // The job itself is cancelled by now, so this counts its descendants only.
-    let descendants = control.cancel_with_children(id, grace).await?;
-    let mut answer = outcome_json(id, &accepted(outcome, "such job")?);
-    answer["children"] = json!(descendants);
-    Reply::json(&answer)
+    let id = match call.job_id().await {
+        // A job that was pruned may have left descendants.
+        Err(error) if error.is_no_such_job() => call.path("job").parse().map_err(|_| error)?,
+        id => id?,
+    };
+    let acted = call.control(note).cancel_tree(id, grace).await?;
+    match (&acted.outcome, acted.children) {
+        (ControlOutcome::Unknown, Some(1..)) => Reply::json(&acted),
+        _ => answer(&call, acted),
+    }
 }
 
 async fn retry(call: Call) -> Answer {
@@ -182,11 +191,12 @@ async fn signal(call: Call) -> Answer {
         Some(dedup) => signal.dedup(dedup).await?,
         None => signal.await?,
     };
-    let delivery = match delivery {
-        Delivery::Delivered => "delivered",
-        Delivery::Duplicate => "duplicate",
-    };
-    Reply::json(&json!({ "job": id, "name": name, "delivery": delivery }))
+    let note = call.operator().why_not_awaited(id, name).await?;
+    let mut answer = json!({ "job": id, "name": name, "delivery": delivery });
+    if let Some(note) = note {
+        answer["note"] = note.into();
+    }
+    Reply::json(&answer)
 }
 
 /// The number of a signal in the path.
@@ -233,28 +243,7 @@ async fn redrive(call: Call) -> Answer {
         Some(rate) => redrive.per_second(rate),
         None => redrive,
     };
-    let deadline = Deadline::new(&call);
-    Reply::json(&redrive_json(&redrive.run(move |_| !deadline.is_over()).await?))
-}
-
-fn redrive_json(progress: &RedriveProgress) -> Value {
-    let RedriveProgress { unsuccessful, retried, already, refused, refusals, skipped, interrupted } =
-        progress;
-    let refusals: Vec<Value> = refusals.iter().map(|(job, why)| json!({ "job": job, "why": why })).collect();
-    let skipped: Vec<Value> = skipped
-        .iter()
-        .map(|(branch, why)| {
-            let why = match why {
-                SkipReason::Merged => "merged",
-                SkipReason::CancelsChildren => "cancelling",
-            };
-            json!({ "branch": branch, "why": why })
-        })
-        .collect();
-    json!({
-        "unsuccessful": unsuccessful, "retried": retried, "already_retried": already, "refused": refused,
-        "refusals": refusals, "skipped": skipped, "interrupted": interrupted,
-    })
+    progress::run(&call, |on_progress| redrive.run(on_progress)).await
 }
 
 input! {
@@ -278,21 +267,7 @@ input! {
 async fn fork(call: Call) -> Answer {
     super::jobs::no_query(&call)?;
     let ForkInput { before, step_key, before_entry, from_beginning, new_key, note } = call.optional_body()?;
-    let fork = call.control(note).fork();
-    let fork = match (before, step_key, before_entry, from_beginning.unwrap_or(false)) {
-        (None, None, None, false) => fork,
-        (Some(name), None, None, false) => fork.before(name),
-        (Some(name), Some(key), None, false) => fork.before_key(name, key),
-        (None, None, Some(seq), false) => fork.before_entry(seq),
-        (None, None, None, true) => fork.from_beginning(),
-        _ => {
-            let message = "the start of the fork is given in several ways";
-            return Err(Error::invalid(
-                message,
-                "use one of before, before_entry and from_beginning; step_key needs before",
-            ));
-        }
-    };
+    let fork = call.control(note).fork().at(fork_point(before, step_key, before_entry, from_beginning)?);
     let fork = match new_key {
         Some(key) => fork.key(key),
         None => fork,

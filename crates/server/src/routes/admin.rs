@@ -1,17 +1,18 @@
 //! The whole installation: the audit log, the doctor, deleting old jobs.
 
 use axum::http::Method;
-use serde_json::json;
 use windlass::{
     State,
-    operate::{AuditFilter, doctor},
+    operate::{AuditFilter, PruneProgress, doctor, views::AuditPage},
+    store::Pruned,
 };
 
-use super::{ADMINISTER, Answer, READ, Route, bulk::Deadline, jobs::no_query, page_limit};
+use super::{ADMINISTER, Answer, READ, Route, jobs::no_query, page_limit};
 use crate::{
     call::Call,
     error::Error,
     input::{Span, input},
+    progress,
     reply::Reply,
 };
 
@@ -26,7 +27,7 @@ pub(super) fn routes() -> Vec<Route> {
         Route::new(Method::POST, "/v1/prune", ADMINISTER, "prune", "Delete jobs that ended long ago", prune)
             .body::<PruneInput>()
             .answers("How many were deleted and kept; `interrupted` if it must be repeated for the rest")
-            .waits(),
+            .progresses(),
     ]
 }
 
@@ -45,13 +46,9 @@ input! {
 async fn audit(call: Call) -> Answer {
     let AuditQuery { subject, before, limit } = call.query()?;
     call.principal.check_unlimited("entries of the audit log")?;
-    let limit = page_limit(limit)?;
-    let mut entries =
-        call.engine().inspect().audit(&AuditFilter { subject, before, limit: limit + 1 }).await?;
-    let more = entries.len() > limit;
-    entries.truncate(limit);
-    let next_before = entries.last().filter(|_| more).map(|entry| entry.number);
-    Reply::json(&json!({ "entries": entries, "next_before": next_before }))
+    let filter = AuditFilter { subject, before, limit: page_limit(limit)? };
+    let page = AuditPage::read(call.operator(), &filter).await?;
+    Reply::json_at(&page, page.now)
 }
 
 async fn check_up(call: Call) -> Answer {
@@ -89,8 +86,11 @@ async fn prune(call: Call) -> Answer {
             "prune done, failed or cancelled jobs, and cancel unwanted jobs first",
         ));
     }
-    let deadline = Deadline::new(&call);
     let control = call.control(note);
-    let pruned = control.prune(state, older_than.0, kind.as_deref(), |_| !deadline.is_over()).await?;
-    Reply::json(&json!({ "pruned": pruned.jobs, "kept": pruned.kept, "interrupted": pruned.after.is_some() }))
+    progress::run(&call, |mut on_progress| async move {
+        let on_batch = |pruned: &Pruned| on_progress(&PruneProgress::from(pruned));
+        let pruned = control.prune(state, older_than.0, kind.as_deref(), on_batch).await?;
+        Ok(PruneProgress::from(&pruned))
+    })
+    .await
 }

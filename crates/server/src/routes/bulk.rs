@@ -1,17 +1,20 @@
-//! One action on all jobs that match a filter.
+//! One action on all jobs that match a filter, and forks of all.
 
-use std::time::Instant;
+use std::future::Future;
 
 use axum::http::Method;
 use serde_json::{Value, json};
-use tokio::sync::watch;
-use windlass::operate::{BulkProgress, GRACE, JobAction, Preview};
+use windlass::{
+    Filter,
+    operate::{ForkPoint, GRACE, JobAction, Preview},
+};
 
 use super::{ACT, Answer, FilterInput, Route};
 use crate::{
     call::Call,
     error::{Error, ErrorKind},
     input::{Described, Span, input},
+    progress,
     reply::Reply,
 };
 
@@ -20,10 +23,23 @@ pub(super) fn routes() -> Vec<Route> {
     vec![
         Route::new(Method::POST, "/v1/jobs/bulk", ACT, "bulk", what, bulk)
             .body::<BulkInput>()
-            .answers("How many jobs were changed; `interrupted` if it must be repeated for the rest. With `dry_run`: how many match, and some of them")
-            .waits(),
+            .answers(BULK_ANSWER)
+            .progresses(),
+        Route::new(
+            Method::POST,
+            "/v1/forks",
+            ACT,
+            "forkMany",
+            "Start a new job from part of the journal of each job that matches a filter",
+            fork_many,
+        )
+        .body::<ForksInput>()
+        .answers("The new jobs. With `dry_run`: how many match, and some of them")
+        .progresses(),
     ]
 }
+
+const BULK_ANSWER: &str = "How many jobs were changed; if it was `interrupted`, repeat it with `next_before` as the filter's `before`. With `dry_run`: how many match, and some of them";
 
 /// What is done to each job.
 #[derive(Clone, Copy, Debug, serde::Deserialize)]
@@ -64,13 +80,19 @@ input! {
     }
 }
 
+/// Refuses a filter that means every job by mistake.
+fn check_all(filter: &FilterInput, all: Option<bool>) -> Result<(), Error> {
+    if filter.is_empty() == all.unwrap_or(false) {
+        return Ok(());
+    }
+    let message = "every job is meant by an empty filter together with `all`, and by nothing else";
+    Err(Error::invalid(message, "add a condition to the filter, or set `all`, not both"))
+}
+
 async fn bulk(call: Call) -> Answer {
     super::jobs::no_query(&call)?;
     let BulkInput { action, filter, all, dry_run, rate, priority, grace, note } = call.body()?;
-    if filter.is_empty() != all.unwrap_or(false) {
-        let message = "every job is meant by an empty filter together with `all`, and by nothing else";
-        return Err(Error::invalid(message, "add a condition to the filter, or set `all`, not both"));
-    }
+    check_all(&filter, all)?;
     let action = match (action, priority, grace) {
         (Action::Cancel, None, grace) => JobAction::Cancel { grace: grace.map_or(GRACE, |span| span.0) },
         (Action::Priority, Some(priority), None) => JobAction::Priority(priority),
@@ -85,41 +107,79 @@ async fn bulk(call: Call) -> Answer {
     let filter = call.principal.limit(filter.into_filter(0))?;
     let bulk = call.control(note).bulk(filter, action);
     if dry_run == Some(true) {
-        let limit = call.shared.settings.request_timeout;
-        let Ok(preview) = tokio::time::timeout(limit, bulk.preview()).await else {
-            let message = format!("counting took longer than {limit:?}");
-            return Err(Error::new(ErrorKind::Timeout, message, "add a condition to the filter"));
-        };
-        let Preview { matching, at_least, sample } = preview?;
-        return Reply::json(&json!({ "matching": matching, "at_least": at_least, "sample": sample }));
+        return preview(&call, bulk.preview()).await;
     }
     let bulk = match rate {
         Some(rate) => bulk.per_second(rate),
         None => bulk,
     };
-    let deadline = Deadline::new(&call);
-    let BulkProgress { seen, done, cancel_requested, already, refused, interrupted } =
-        bulk.run(move |_| !deadline.is_over()).await?;
-    Reply::json(&json!({
-        "seen": seen, "done": done, "cancel_requested": cancel_requested, "unchanged": already, "refused": refused,
-        "interrupted": interrupted,
-    }))
+    progress::run(&call, |on_progress| bulk.run(on_progress)).await
 }
 
-/// When work in batches must stop: a little before the request takes too long, or when the server stops.
-pub(super) struct Deadline {
-    at: Instant,
-    stopping: watch::Receiver<bool>,
+/// Counts jobs, as long as a request may take.
+async fn preview(call: &Call, counting: impl Future<Output = Result<Preview, windlass::Error>>) -> Answer {
+    let limit = call.shared.settings.request_timeout;
+    let Ok(preview) = tokio::time::timeout(limit, counting).await else {
+        let message = format!("counting took longer than {limit:?}");
+        return Err(Error::new(ErrorKind::Timeout, message, "add a condition to the filter"));
+    };
+    let preview = preview?;
+    Reply::json_at(&preview, preview.now)
 }
 
-impl Deadline {
-    pub(super) fn new(call: &Call) -> Deadline {
-        // The last batch and the answer take time too.
-        let time = call.shared.settings.request_timeout.mul_f64(0.8);
-        Deadline { at: Instant::now() + time, stopping: call.shared.stopping.clone() }
+input! {
+    /// Forks of many jobs. Without `before`, `before_entry` and `from_beginning` they start at the ends of the journals.
+    ForksInput {
+        /// Which jobs. An empty filter needs `all`.
+        filter: FilterInput,
+        /// Whether every job is meant: needed if the filter is empty.
+        all: Option<bool>,
+        /// Only count the jobs [default: false].
+        dry_run: Option<bool>,
+        /// At the call of this name, which runs again.
+        before: Option<String>,
+        /// With `before`: the call with this key.
+        step_key: Option<String>,
+        /// At this entry of the journal, which is not copied.
+        before_entry: Option<i32>,
+        /// At the beginning.
+        from_beginning: Option<bool>,
+        /// The reason, for the audit log.
+        note: Option<String>,
     }
+}
 
-    pub(super) fn is_over(&self) -> bool {
-        Instant::now() >= self.at || *self.stopping.borrow()
+async fn fork_many(call: Call) -> Answer {
+    super::jobs::no_query(&call)?;
+    let ForksInput { filter, all, dry_run, before, step_key, before_entry, from_beginning, note } =
+        call.body()?;
+    check_all(&filter, all)?;
+    let filter: Filter = call.principal.limit(filter.into_filter(0))?;
+    let fork = call.control(note).fork().at(fork_point(before, step_key, before_entry, from_beginning)?);
+    if dry_run == Some(true) {
+        return preview(&call, fork.preview(&filter)).await;
     }
+    progress::run(&call, |on_progress| async move { fork.each(filter, on_progress).await }).await
+}
+
+/// Where a fork starts; at most one place may be given.
+pub(super) fn fork_point(
+    before: Option<String>,
+    step_key: Option<String>,
+    before_entry: Option<i32>,
+    from_beginning: Option<bool>,
+) -> Result<ForkPoint, Error> {
+    Ok(match (before, step_key, before_entry, from_beginning.unwrap_or(false)) {
+        (None, None, None, false) => ForkPoint::End,
+        (Some(name), key, None, false) => ForkPoint::Call { name, key },
+        (None, None, Some(seq), false) => ForkPoint::Entry(seq),
+        (None, None, None, true) => ForkPoint::Beginning,
+        _ => {
+            let message = "the start of the fork is given in several ways";
+            return Err(Error::invalid(
+                message,
+                "use one of before, before_entry and from_beginning; step_key needs before",
+            ));
+        }
+    })
 }

@@ -5,9 +5,9 @@ use std::time::Duration;
 use axum::http::{Method, StatusCode};
 use serde_json::{Value, json};
 use windlass::{
-    Filter, JobError, JobId, State,
+    Filter, JobError, JobId, State, Time,
     model::Rev,
-    operate::views::{BranchesView, ChildList, ItemFilter, ItemList, JobList, JobView, Journal, RateMeter},
+    operate::views::{BranchesView, ChildList, ItemFilter, ItemList, JobList, JobView, Journal},
 };
 
 use super::{Answer, READ, Route, page_limit};
@@ -117,12 +117,20 @@ input! {
         tag: Option<String>,
         /// Only with this key.
         key: Option<String>,
+        /// Only with a key that begins with this.
+        key_prefix: Option<String>,
+        /// Only failed and cancelled jobs whose error has this class.
+        error_class: Option<String>,
         /// Only machines in this stage.
         stage: Option<String>,
         /// Only of this version of their kind.
         version: Option<i32>,
         /// Only jobs that no other job submitted.
         top: Option<bool>,
+        /// Only jobs submitted at this time or later, by the clock of their submitter.
+        since: Option<Time>,
+        /// Only jobs submitted before this time, likewise.
+        until: Option<Time>,
         /// Only older than this job: `next_before` of the previous page.
         before: Option<JobId>,
         /// At most this many, from 1 to 1,000 [default: 50].
@@ -132,10 +140,27 @@ input! {
 
 async fn list_jobs(call: Call) -> Answer {
     let query: JobsQuery = call.query()?;
-    let JobsQuery { state, kind, queue, tag, key, stage, version, top, before, limit } = query;
+    let JobsQuery { state, kind, queue, tag, key, key_prefix, error_class, stage, .. } = query;
+    let JobsQuery { version, top, since, until, before, limit, .. } = query;
     let (top, limit) = (top.unwrap_or(false), page_limit(limit)?);
-    let filter = Filter { state, kind, queue, tag, key, stage, version, top, before, limit };
-    Reply::json(&JobList::read(call.operator(), &call.principal.limit(filter)?).await?)
+    let filter = Filter {
+        state,
+        kind,
+        queue,
+        tag,
+        key,
+        key_prefix,
+        error_class,
+        stage,
+        version,
+        top,
+        since,
+        until,
+        before,
+        limit,
+    };
+    let list = JobList::read(call.operator(), &call.principal.limit(filter)?).await?;
+    Reply::json_at(&list, list.now)
 }
 
 input! {
@@ -150,14 +175,20 @@ async fn show(call: Call) -> Answer {
     let query: ShowQuery = call.query()?;
     let (id, entries) = (call.job_id().await?, page_limit(query.entries)?);
     match JobView::read(call.operator(), id, Some(entries)).await? {
-        Some(view) => Reply::json(&view),
+        Some(view) => Reply::json_at(&view, view.now),
         None => Err(windlass::Error::NoSuchJob(id).into()),
     }
 }
 
 async fn why(call: Call) -> Answer {
     no_query(&call)?;
-    let id = call.job_id().await?;
+    let id = match call.job_id().await {
+        // It may be an arrival: submitted in a transaction, and not admitted yet.
+        Err(error) if error.is_no_such_job() && call.principal.scope.is_unlimited() => {
+            call.path("job").parse().map_err(|_| error)?
+        }
+        id => id?,
+    };
     let mut why = call.operator().why(id).await?.ok_or(windlass::Error::NoSuchJob(id))?;
     // The child may be outside of the scope of the token.
     if !call.principal.scope.is_unlimited() {
@@ -287,6 +318,18 @@ input! {
         kind: Option<String>,
         /// Only in this queue.
         queue: Option<String>,
+        /// Only with this key.
+        key: Option<String>,
+        /// Only with a key that begins with this.
+        key_prefix: Option<String>,
+        /// Only machines in this stage.
+        stage: Option<String>,
+        /// Only of this version of their kind.
+        version: Option<i32>,
+        /// Only submitted at this time or later.
+        since: Option<Time>,
+        /// Only submitted before this time.
+        until: Option<Time>,
         /// Only after this child: `next_after` of the previous page.
         after: Option<JobId>,
         /// At most this many, from 1 to 1,000 [default: 50].
@@ -295,10 +338,15 @@ input! {
 }
 
 async fn children(call: Call) -> Answer {
-    let ChildrenQuery { branch, state, kind, queue, after, limit } = call.query()?;
+    let query: ChildrenQuery = call.query()?;
+    let ChildrenQuery { branch, state, kind, queue, key, key_prefix, stage, .. } = query;
+    let ChildrenQuery { version, since, until, after, limit, .. } = query;
     let (id, limit) = (call.job_id().await?, page_limit(limit)?);
-    let filter = call.principal.limit(Filter { state, kind, queue, limit, ..Filter::default() })?;
-    Reply::json(&ChildList::read(call.operator(), id, branch.as_deref(), &filter, after).await?)
+    let filter = Filter { state, kind, queue, key, key_prefix, stage, version, ..Filter::default() };
+    let filter = Filter { since, until, limit, ..filter };
+    let filter = call.principal.limit(filter)?;
+    let list = ChildList::read(call.operator(), id, branch.as_deref(), &filter, after).await?;
+    Reply::json_at(&list, list.now)
 }
 
 input! {
@@ -306,14 +354,20 @@ input! {
     BranchQuery {
         /// Only those of this name.
         branch: Option<String>,
+        /// Whether to say why a branch in which no child ends has stalled [default: false].
+        explain: Option<bool>,
     }
 }
 
 async fn branches(call: Call) -> Answer {
-    let BranchQuery { branch } = call.query()?;
+    let BranchQuery { branch, explain } = call.query()?;
     let id = call.job_id().await?;
-    let mut meter = RateMeter::default();
-    Reply::json(&BranchesView::read(call.operator(), id, branch.as_deref(), &mut meter).await?)
+    let mut view = BranchesView::read(call.operator(), id, branch.as_deref()).await?;
+    if explain == Some(true) {
+        call.principal.check_unlimited("children of branches")?;
+        view.explain_stalls(call.operator()).await?;
+    }
+    Reply::json(&view)
 }
 
 /// Which children of branches to list.

@@ -3,20 +3,24 @@
 mod actions;
 mod admin;
 mod bulk;
+mod diagrams;
 mod events;
 mod jobs;
+mod names;
 mod probes;
 mod queues;
 mod rules;
 mod schedules;
 mod submit;
+mod throughput;
 mod tokens;
+mod worker;
 
 use std::{future::Future, pin::Pin, sync::Arc};
 
 use axum::http::Method;
 use serde_json::Value;
-use windlass::{Filter, JobId, Retry, State, model::Permission};
+use windlass::{Filter, JobId, Retry, State, Time, model::Permission};
 
 use crate::{
     call::Call,
@@ -66,6 +70,8 @@ pub(crate) struct Route {
     pub(crate) answer: &'static str,
     /// Whether the handler limits its own time.
     pub(crate) waits: bool,
+    /// Whether it reports its progress to clients that accept events.
+    pub(crate) progresses: bool,
     /// Whether the answer has an ETag.
     pub(crate) tagged: bool,
     pub(crate) handler: Handler,
@@ -94,6 +100,7 @@ impl Route {
             body: None,
             answer: "The outcome",
             waits: false,
+            progresses: false,
             tagged,
             handler: Arc::new(move |call| Box::pin(handler(call))),
         }
@@ -129,6 +136,12 @@ impl Route {
         self
     }
 
+    /// It is an operation in batches, which reports its progress to clients that accept events, and limits its own time.
+    fn progresses(mut self) -> Route {
+        (self.waits, self.progresses) = (true, true);
+        self
+    }
+
     /// The answer has no ETag.
     fn untagged(mut self) -> Route {
         self.tagged = false;
@@ -141,21 +154,26 @@ pub(crate) fn routes() -> Vec<Route> {
     let parts = [
         probes::routes(),
         submit::routes(),
+        names::routes(),
         jobs::routes(),
+        diagrams::routes(),
         actions::routes(),
         bulk::routes(),
         queues::routes(),
+        throughput::routes(),
         rules::routes(),
         schedules::routes(),
         admin::routes(),
         tokens::routes(),
         events::routes(),
+        worker::routes(),
     ];
     parts.into_iter().flatten().collect()
 }
 
 const READ: Access = Access::Needs(Permission::Read);
 const ACT: Access = Access::Needs(Permission::Act);
+const WORK: Access = Access::Needs(Permission::Work);
 const ADMINISTER: Access = Access::Needs(Permission::Administer);
 
 input! {
@@ -171,12 +189,20 @@ input! {
         tag: Option<String>,
         /// Only with this key.
         key: Option<String>,
+        /// Only with a key that begins with this.
+        key_prefix: Option<String>,
+        /// Only failed and cancelled jobs whose error has this class.
+        error_class: Option<String>,
         /// Only machines in this stage.
         stage: Option<String>,
         /// Only of this version of their kind.
         version: Option<i32>,
         /// Only jobs that no other job submitted.
         top: Option<bool>,
+        /// Only jobs submitted at this time or later, by the clock of their submitter.
+        since: Option<Time>,
+        /// Only jobs submitted before this time, likewise.
+        until: Option<Time>,
         /// Only older than this job.
         before: Option<JobId>,
     }
@@ -184,14 +210,38 @@ input! {
 
 impl FilterInput {
     fn is_empty(&self) -> bool {
-        let FilterInput { state, kind, queue, tag, key, stage, version, top, before } = self;
-        let texts = [kind, queue, tag, key, stage].into_iter().all(Option::is_none);
-        texts && state.is_none() && version.is_none() && top.is_none() && before.is_none()
+        // `before` continues an operation, and does not choose jobs.
+        let FilterInput { state, kind, queue, tag, key, key_prefix, error_class, stage, .. } = self;
+        let FilterInput { version, top, since, until, before: _, .. } = self;
+        let texts = [kind, queue, tag, key, key_prefix, error_class, stage];
+        let times = [since, until];
+        texts.into_iter().all(Option::is_none)
+            && times.into_iter().all(Option::is_none)
+            && state.is_none()
+            && version.is_none()
+            && top.is_none()
     }
 
     fn into_filter(self, limit: usize) -> Filter {
-        let FilterInput { state, kind, queue, tag, key, stage, version, top, before } = self;
-        Filter { state, kind, queue, tag, key, stage, version, top: top.unwrap_or(false), before, limit }
+        let FilterInput { state, kind, queue, tag, key, key_prefix, error_class, .. } = self;
+        let FilterInput { stage, version, top, since, until, before, .. } = self;
+        let top = top.unwrap_or(false);
+        Filter {
+            state,
+            kind,
+            queue,
+            tag,
+            key,
+            key_prefix,
+            error_class,
+            stage,
+            version,
+            top,
+            since,
+            until,
+            before,
+            limit,
+        }
     }
 }
 
@@ -205,12 +255,16 @@ input! {
 
 /// The length of a page: what is asked for, within bounds.
 fn page_limit(limit: Option<u32>) -> Result<usize, Error> {
+    limit_up_to(limit, 1_000)
+}
+
+/// The length of a list that has no pages.
+fn limit_up_to(limit: Option<u32>, most: u32) -> Result<usize, Error> {
     const DEFAULT: u32 = 50;
-    const MOST: u32 = 1_000;
     match limit.unwrap_or(DEFAULT) {
-        limit @ 1..=MOST => Ok(limit as usize),
+        limit if (1..=most).contains(&limit) => Ok(limit as usize),
         limit => {
-            Err(Error::invalid(format!("the limit {limit} is not from 1 to {MOST}"), "ask for several pages"))
+            Err(Error::invalid(format!("the limit {limit} is not from 1 to {most}"), "ask for several pages"))
         }
     }
 }

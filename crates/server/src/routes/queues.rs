@@ -62,7 +62,7 @@ async fn list(call: Call) -> Answer {
     }
     let mut queues = Queues::read(call.operator()).await?;
     queues.queues.retain(|queue| scope.has_queue(&queue.name));
-    Reply::json(&queues)
+    Reply::json_at(&queues, queues.now)
 }
 
 async fn set(call: Call, action: fn(String) -> AdminAction) -> Answer {

@@ -8,7 +8,7 @@ use windlass::{
     store::AdminAction,
 };
 
-use super::{ACT, Answer, NoteInput, READ, Route, jobs::no_query, page_limit};
+use super::{ACT, Answer, NoteInput, READ, Route, jobs::no_query, limit_up_to};
 use crate::{
     call::Call,
     error::accepted,
@@ -107,7 +107,7 @@ input! {
     SerialQuery {
         /// Only this one.
         key: Option<String>,
-        /// At most this many, from 1 to 1,000 [default: 50].
+        /// At most this many, from 1 to 10,000 [default: 50].
         limit: Option<u32>,
     }
 }
@@ -116,7 +116,7 @@ async fn serial_keys(call: Call) -> Answer {
     let SerialQuery { key, limit } = call.query()?;
     call.principal.check_unlimited("serial keys")?;
     let SerialKeys { keys, has_more } =
-        SerialKeys::read(call.operator(), key.as_deref(), page_limit(limit)?).await?;
+        SerialKeys::read(call.operator(), key.as_deref(), limit_up_to(limit, 10_000)?).await?;
     Reply::json(&json!({ "keys": keys, "has_more": has_more }))
 }
 

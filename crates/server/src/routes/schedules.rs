@@ -8,7 +8,12 @@ use windlass::{
     store::AdminAction,
 };
 
-use super::{ACT, Answer, NoteInput, READ, Route, jobs::no_query, page_limit};
+use super::{
+    ACT, Answer, NoteInput, READ, Route,
+    jobs::no_query,
+    page_limit,
+    submit::{RateInput, SerialInput},
+};
 use crate::{
     call::Call,
     error::{Error, ErrorKind, accepted},
@@ -72,7 +77,7 @@ async fn list(call: Call) -> Answer {
     let mut schedules = Schedules::read(call.operator()).await?;
     let scope = &call.principal.scope;
     schedules.schedules.retain(|row| scope.has_job(&row.view.schedule.kind.kind, &row.view.schedule.queue));
-    Reply::json(&schedules)
+    Reply::json_at(&schedules, schedules.now)
 }
 
 /// The schedule that the path names, if it may be seen.
@@ -101,7 +106,8 @@ input! {
 
 async fn show(call: Call) -> Answer {
     let ShowQuery { limit } = call.query()?;
-    Reply::json(&find(&call, page_limit(limit)?).await?)
+    let details = find(&call, page_limit(limit)?).await?;
+    Reply::json_at(&details, details.now)
 }
 
 input! {
@@ -129,6 +135,12 @@ input! {
         attempts: Option<u32>,
         /// How long one attempt may run [default: the kind's].
         timeout: Option<Span>,
+        /// The serial key of the jobs.
+        serial: Option<SerialInput>,
+        /// The rate limit that the jobs start under.
+        rate: Option<RateInput>,
+        /// Accept an input that the server's own code of the kind cannot decode [default: false].
+        any_input: Option<bool>,
         /// The reason, for the audit log.
         note: Option<String>,
     }
@@ -154,7 +166,12 @@ async fn set(call: Call) -> Answer {
         .settings(|settings| {
             settings.retry = attempts;
             settings.timeout = input.timeout.map(|span| span.0);
+            settings.serial = input.serial.map(|serial| Box::new(serial.into_serial()));
+            settings.rate = input.rate.map(|rate| Box::new(rate.into_charge()));
         });
+    if input.any_input == Some(true) {
+        schedule = schedule.unchecked();
+    }
     if let Some(overlap) = input.overlap {
         schedule = schedule.overlap(overlap.0);
     }
@@ -170,10 +187,11 @@ async fn set(call: Call) -> Answer {
     if let Some(note) = input.note {
         schedule = schedule.note(note);
     }
-    Reply::json(&match schedule.await? {
+    let outcome = match schedule.await? {
         true => ControlOutcome::Done,
         false => ControlOutcome::Already("it is so already".into()),
-    })
+    };
+    Reply::json_at(&outcome, call.engine().inspect().clock().await?)
 }
 
 async fn administer(call: Call, action: fn(String) -> AdminAction) -> Answer {

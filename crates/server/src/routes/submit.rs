@@ -119,6 +119,18 @@ input! {
     }
 }
 
+impl SerialInput {
+    pub(super) fn into_serial(self) -> Serial {
+        Serial { key: self.key, slots: self.slots, keeps_slot: self.hold.unwrap_or(false) }
+    }
+}
+
+impl RateInput {
+    pub(super) fn into_charge(self) -> RateCharge {
+        RateCharge { limit: self.limit, weight: self.weight.unwrap_or(1) }
+    }
+}
+
 input! {
     /// A signal.
     SignalInput {
@@ -220,11 +232,11 @@ async fn build(call: &Call, job: JobInput) -> Result<SubmitJson<'_>, Error> {
         let within = within.map(|span| span.0);
         submit = submit.unique(Unique { conflict: on_conflict.unwrap_or_default(), scope, within, ..unique });
     }
-    if let Some(SerialInput { key, slots, hold }) = job.serial {
-        submit = submit.serial(Serial { key, slots, keeps_slot: hold.unwrap_or(false) });
+    if let Some(serial) = job.serial {
+        submit = submit.serial(serial.into_serial());
     }
-    if let Some(RateInput { limit, weight }) = job.rate {
-        submit = submit.rate(RateCharge { limit, weight: weight.unwrap_or(1) });
+    if let Some(rate) = job.rate {
+        submit = submit.rate(rate.into_charge());
     }
     macro_rules! set {
         ($($value:expr => $setting:ident;)*) => {$(

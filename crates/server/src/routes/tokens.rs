@@ -42,7 +42,8 @@ pub(super) fn routes() -> Vec<Route> {
 
 async fn list(call: Call) -> Answer {
     no_query(&call)?;
-    Reply::json(&call.operator().tokens().await?)
+    let tokens = call.operator().tokens().await?;
+    Reply::json_at(&tokens, call.engine().inspect().clock().await?)
 }
 
 input! {

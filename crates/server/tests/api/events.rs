@@ -16,6 +16,7 @@ on_both! {
     changes_of_gates_and_ends_of_jobs_are_sent
     a_stream_resumes_after_the_last_event_that_it_saw
     many_idle_streams_share_one_poller
+    idle_streams_cost_two_statements_a_second
 }
 
 /// An open stream.
@@ -135,5 +136,34 @@ async fn many_idle_streams_share_one_poller(database: Database) {
         for _ in 0..3 {
             stream.next_named("gate").await;
         }
+    }
+}
+
+async fn idle_streams_cost_two_statements_a_second(database: Database) {
+    let server = Running::new(database).await;
+    let job = server.echo("x").await;
+    let mut streams = Vec::new();
+    // Also of queues in which no job has ever been.
+    for path in ["?queue=default", "?queue=default,nobody", &format!("?queue=nowhere&job={job}")] {
+        for _ in 0..30 {
+            streams.push(Stream::open(&server, Request::get(&format!("/v1/events{path}"))).await);
+        }
+    }
+    streams[0].next_named("gate").await;
+    let before = server.engine.store().statements();
+    // What is awaited is time itself: the rate of an idle server.
+    let started = std::time::Instant::now();
+    tokio::time::sleep(std::time::Duration::from_secs(6)).await;
+    let statements = server.engine.store().statements() - before;
+    let polls = started.elapsed().as_secs() + 1;
+    assert!(statements <= 2 * polls, "{statements} statements in {polls} polls");
+    // They are not asleep: each hears of the end of its job, or of the next one in its queue.
+    server.post(&format!("/v1/jobs/{job}/cancel"), json!({})).await.expect(200);
+    server.echo("y").await;
+    for stream in &mut streams[60..] {
+        assert_eq!(stream.next_named("job").await.data["state"], "cancelled");
+    }
+    for stream in &mut streams[..60] {
+        stream.next_named("gate").await;
     }
 }

@@ -134,7 +134,7 @@ async fn actions_change_jobs_and_are_in_the_audit_log(database: Database) {
     let act = async |verb: &str, body: Value| server.post(&format!("/v1/jobs/{id}/{verb}"), body).await;
     assert_eq!(
         act("pause", json!({ "note": "wait" })).await.expect(200),
-        json!({ "outcome": "done", "job": id })
+        json!({ "outcome": "done", "job": id, "achieved": true })
     );
     assert_eq!(act("pause", json!({})).await.expect(200)["outcome"], "already");
     let resumed = server.send(Request::new("POST", &format!("/v1/jobs/{id}/resume"))).await;

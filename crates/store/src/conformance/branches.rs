@@ -26,7 +26,8 @@ pub async fn one_change_opens_a_branch_spawns_its_children_and_seals_it(store: H
         (seen.counts, seen.watch, seen.merge_record.as_deref()),
         (BranchCounts::default(), None, Some("{\"all\":true}"))
     );
-    assert_eq!((seen.opened_at, seen.merged_at, seen.poll), (t(1), None, Default::default()));
+    assert_eq!((seen.opened_at, seen.sealed_at, seen.merged_at), (t(1), Some(t(1)), None));
+    assert_eq!(seen.poll, Default::default());
     let taken = claim_all(&store, 2, me, 2).await;
     assert_eq!(taken.len(), 1_000);
     let member = BranchMember { parent: id(1), branch: BRANCH, items: 1 };

@@ -1,7 +1,7 @@
 //! Claims: order, limits, repeats, suspects, and workers that may not claim.
 
 use windlass_model::{
-    ClaimNo, CommitOutcome, Epoch, NewJob, RateCharge, RateLimit, Retry, Rev, Settings, State, When,
+    ClaimNo, CommitOutcome, Epoch, NewJob, Outcome, RateCharge, RateLimit, Retry, Rev, Settings, State, When,
     WorkerId, trace::EXAMPLE as TRACE,
 };
 
@@ -306,4 +306,25 @@ pub async fn a_claim_of_one_job_obeys_queues_kinds_pauses_and_flow_control(store
     administer(&store, 3, AdminAction::ResumeQueue(QUEUE.into())).await;
     assert_eq!(ids(&claim(&store, at(3), &only(one, 12, 8)).await), [id(8)]);
     assert!(matches!(store.claim(at(3), &only(two, 2, 8)).await, Err(Error::Dead)));
+}
+
+pub async fn the_jobs_of_a_claim_can_be_read_until_they_leave_it(store: Handle) {
+    let worker = worker(&store, 1).await;
+    submit(&store, &[job(1), machine(2, "A"), job(3)]).await;
+    let claimed = claim(&store, at(0), &claim_request(worker, 1, 9)).await;
+    let read = async |number| store.claimed_jobs(worker, ClaimNo(number)).await.expect("read");
+    assert_eq!(read(1).await, claimed, "as the claim returned them");
+    assert_eq!(read(2).await, [], "a claim that was not made");
+    let other = store.claimed_jobs(WorkerId(99), ClaimNo(1)).await.expect("read");
+    assert_eq!(other, [], "a worker that does not exist");
+
+    apply(&store, 1, change(worker, &claimed[0], done("1"))).await;
+    apply(&store, 1, with_step(change(worker, &claimed[1], Outcome::Next), step("A", "B", "data"))).await;
+    assert_eq!(store.release(at(1), &[job_claim(worker, &claimed[2])]).await.expect("release"), 1);
+    let left = read(1).await;
+    assert_eq!(ids(&left), [claimed[1].id], "the others have left the claim");
+    assert_eq!((left[0].rev, left[0].stage.as_deref()), (Rev(1), Some("B")), "as it is now");
+
+    submit(&store, &[job(9)]).await;
+    assert_eq!(read(2).await, [], "a read claims nothing");
 }

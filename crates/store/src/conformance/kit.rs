@@ -1,6 +1,6 @@
 //! What the cases share: fixed times, small jobs, and calls that expect to succeed.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use windlass_model::{
     Change, ClaimNo, ClaimedJob, CommitOutcome, Failure, JobClaim, JobId, JournalEntry, KindVersion, NewJob,
@@ -97,6 +97,7 @@ pub fn new_worker(n: i64) -> NewWorker {
         liveness_file: None,
         lease: LEASE,
         serves: Vec::new(),
+        token: None,
     }
 }
 
@@ -365,7 +366,21 @@ pub fn all_jobs() -> Filter {
 
 /// The ids of the jobs that match, newest first.
 pub async fn list(store: &Handle, filter: Filter) -> Vec<JobId> {
-    store.inspect().jobs(&filter).await.expect("jobs").into_iter().map(|job| job.id).collect()
+    list_pages(store, filter).await.concat()
+}
+
+/// The ids of the jobs that match, page by page.
+pub async fn list_pages(store: &Handle, mut filter: Filter) -> Vec<Vec<JobId>> {
+    let mut pages = Vec::new();
+    loop {
+        let page = store.inspect().jobs(&filter).await.expect("jobs");
+        assert!(page.jobs.len() <= filter.limit, "{filter:?}");
+        pages.push(page.jobs.iter().map(|job| job.id).collect());
+        match page.next {
+            Some(next) => filter.before = Some(next),
+            None => return pages,
+        }
+    }
 }
 
 /// Acts on the `n`th job.
@@ -431,4 +446,13 @@ pub fn reports_lapsed(renewal: &Renewal) -> Option<bool> {
 pub async fn expect_right_counts(store: &Handle) {
     let miscounts = store.diagnose().miscounts().await.expect("counted");
     assert!(miscounts.is_empty(), "{miscounts:#?}");
+    // A list of a lane has the same jobs as one of all jobs has of the lane.
+    let mut lanes: BTreeMap<(String, String, i32), Vec<JobId>> = BTreeMap::new();
+    for job in store.inspect().jobs(&all_jobs()).await.expect("jobs").jobs {
+        lanes.entry((job.queue, job.kind, job.version)).or_default().push(job.id);
+    }
+    for ((queue, kind, version), jobs) in lanes {
+        let filter = Filter { queue: Some(queue), kind: Some(kind), version: Some(version), ..all_jobs() };
+        assert_eq!(list(store, filter.clone()).await, jobs, "{filter:?}");
+    }
 }

@@ -37,6 +37,8 @@ pub mod interleave;
 pub mod journal;
 pub mod kit;
 pub mod lease;
+pub mod list_times;
+pub mod lists;
 pub mod lost_children;
 pub mod lost_claims;
 pub mod machine;
@@ -46,6 +48,7 @@ pub mod races;
 pub mod random_sequences;
 pub mod rate;
 pub mod reap;
+pub mod rollups;
 pub mod schedule;
 pub mod serial;
 pub mod signal;
@@ -96,6 +99,7 @@ macro_rules! conformance {
                 a_repeated_claim_returns_the_same_jobs
                 a_repeated_claim_returns_only_jobs_that_are_still_claimed
                 a_repeat_of_an_empty_claim_may_claim_jobs
+                the_jobs_of_a_claim_can_be_read_until_they_leave_it
                 settled_claims_are_deleted
                 a_dead_or_unknown_worker_claims_nothing
                 a_worker_whose_lease_lapsed_claims_nothing_until_it_renews
@@ -104,6 +108,18 @@ macro_rules! conformance {
                 a_retried_suspect_is_an_ordinary_job_again
                 a_claim_of_one_job_takes_it_ahead_of_others_and_can_be_repeated
                 a_claim_of_one_job_obeys_queues_kinds_pauses_and_flow_control
+            }
+            rollups {
+                what_ends_is_counted_per_minute_queue_and_kind
+                a_repeated_or_fenced_commit_counts_nothing
+                a_refused_change_counts_nothing_and_its_batch_is_counted
+                jobs_that_are_ended_from_outside_are_counted_without_times
+                commits_of_many_workers_are_all_counted_while_they_are_summed_up
+                a_roll_up_changes_nothing_that_is_read
+                old_minutes_become_hours_and_old_hours_are_deleted
+                waits_are_counted_for_the_signals_that_ended_them
+                names_of_signals_that_contain_ids_are_kept_together
+                a_branch_has_the_times_of_its_children
             }
             commit {
                 a_done_job_keeps_its_output
@@ -214,6 +230,19 @@ macro_rules! conformance {
                 reads_of_unknown_jobs_are_empty
                 a_running_job_names_its_worker
                 schema_clock_and_size_can_be_read
+            }
+            lists {
+                jobs_are_found_by_the_beginning_of_their_key
+                unsuccessful_jobs_are_found_by_the_class_of_their_error
+                jobs_are_found_by_the_time_in_their_ids
+                machines_that_wait_or_failed_are_found_by_stage
+                a_job_that_stops_waiting_is_no_longer_listed_as_waiting
+                any_filter_finds_what_a_comparison_of_all_jobs_finds
+                pages_go_on_where_the_last_one_ended_while_jobs_are_submitted
+                a_rare_job_among_many_is_found_by_its_kind_tag_or_key
+                a_page_that_finds_nothing_says_where_to_go_on
+                a_kind_is_listed_after_some_of_its_jobs_were_pruned
+                a_machine_is_listed_in_its_new_version
             }
             schedule {
                 a_tick_fires_once_and_the_next_is_reported
@@ -569,6 +598,7 @@ macro_rules! conformance {
                 a_revoked_token_says_so_and_stays_listed
                 the_use_of_a_token_is_recorded_at_most_once_per_span
                 tokens_with_bad_names_are_refused
+                a_worker_belongs_to_the_token_that_registered_it
             }
             races {
                 eight_claimers_claim_each_job_once
@@ -656,11 +686,13 @@ mod tests {
             include_str!("commit.rs"),
             include_str!("lease.rs"),
             include_str!("reap.rs"),
+            include_str!("rollups.rs"),
             include_str!("timers.rs"),
             include_str!("tokens.rs"),
             include_str!("gate.rs"),
             include_str!("diagnose.rs"),
             include_str!("inspect.rs"),
+            include_str!("lists.rs"),
             include_str!("state_table.rs"),
             include_str!("bad_input.rs"),
             include_str!("serial.rs"),

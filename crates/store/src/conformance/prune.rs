@@ -6,7 +6,7 @@ use super::{branch_kit, kit::*};
 use crate::{ChildStates, ControlOutcome, Filter, JobAction, JobEnd, Prune, Pruned};
 
 /// A prune of jobs that ended in this state before this second.
-fn watch_ended(state: State, before: u64) -> Prune {
+pub(super) fn watch_ended(state: State, before: u64) -> Prune {
     Prune { state, before: t(before), kind: None, after: None, limit: 1_000 }
 }
 

@@ -243,6 +243,6 @@ pub async fn eight_handles_fire_each_tick_once(store: Handle) {
         assert_eq!(ticks(&store, &format!("s{n}")).await, (1..=10).map(|n| n * 10).collect::<Vec<_>>());
     }
     let jobs: Vec<Time> =
-        store.inspect().jobs(&all_jobs()).await.expect("jobs").iter().map(|job| job.due_at).collect();
+        store.inspect().jobs(&all_jobs()).await.expect("jobs").jobs.iter().map(|job| job.due_at).collect();
     assert_eq!(jobs.len(), 200);
 }

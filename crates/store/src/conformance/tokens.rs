@@ -1,9 +1,9 @@
 //! Tokens: adding, revoking and reading them, and recording their use.
 
-use windlass_model::{Role, Scope, Time};
+use windlass_model::{Role, Scope, Time, WorkerId};
 
 use super::kit::*;
-use crate::{Actor, AuditFilter, ControlOutcome, Error, NewToken, Token};
+use crate::{Actor, AuditFilter, ControlOutcome, Error, NewToken, NewWorker, Registrant, Token};
 
 fn new_token(id: &str, name: &str) -> NewToken {
     NewToken {
@@ -129,4 +129,17 @@ pub async fn tokens_with_bad_names_are_refused(store: Handle) {
         assert!(matches!(refused, Err(Error::Invalid(_))), "{token:?}: {refused:?}");
     }
     assert_eq!(store.tokens().await.expect("list"), []);
+}
+
+pub async fn a_worker_belongs_to_the_token_that_registered_it(store: Handle) {
+    let remote = NewWorker { token: Some("a1".into()), ..new_worker(1) };
+    assert!(store.register_worker(at(0), &remote).await.expect("register"));
+    let process = worker(&store, 2).await;
+    let registrant = async |worker| store.registrant(worker).await.expect("read");
+    assert_eq!(registrant(remote.id).await, Registrant::Token("a1".into()));
+    assert_eq!(registrant(process).await, Registrant::Process);
+    assert_eq!(registrant(WorkerId(3)).await, Registrant::Unknown);
+    let again = NewWorker { token: Some("b2".into()), ..new_worker(1) };
+    assert!(!store.register_worker(at(1), &again).await.expect("register"), "the id is taken");
+    assert_eq!(registrant(remote.id).await, Registrant::Token("a1".into()), "and stays with its token");
 }

@@ -143,6 +143,7 @@ pub async fn holds_report_what_a_parked_job_waits_for(store: Handle) {
         waiting,
         Waiting {
             condition: wait.condition.clone(),
+            since: Some(t(1)),
             wait_until: Some(t(10)),
             arrived,
             pending_children: 0,

@@ -1,6 +1,6 @@
 //! The audit log.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use windlass_model::Time;
 
 /// Which entries of the audit log to list.
@@ -22,7 +22,7 @@ impl Default for AuditFilter {
 }
 
 /// An entry of the audit log.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct AuditEntry {
     /// Its number.
     pub number: i64,

@@ -1,10 +1,10 @@
 //! What keeps a job from running.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use windlass_model::{JobId, RateLimit, Signal, Time, WaitCondition};
 
 /// What keeps a job from running; several may apply at once.
-#[derive(Clone, PartialEq, Debug, Default, Serialize)]
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct Holds {
     /// It was submitted in a transaction of the caller's own, and no worker has admitted it yet.
     pub arriving: bool,
@@ -33,10 +33,13 @@ pub struct Holds {
 }
 
 /// What a parked job waits for.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Waiting {
     /// The condition that ends the wait.
     pub condition: WaitCondition,
+    /// When it was parked.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub since: Option<Time>,
     /// When the wait times out.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub wait_until: Option<Time>,
@@ -45,12 +48,12 @@ pub struct Waiting {
     /// How many of the children it waits for have not ended.
     pub pending_children: u32,
     /// The first 20 signals that its code could not decode, oldest first: they do not end its wait.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unreadable: Vec<UnreadableSignalView>,
 }
 
 /// A signal that the code of its job could not decode.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct UnreadableSignalView {
     /// Its number in the inbox.
     pub number: i64,
@@ -71,7 +74,7 @@ impl UnreadableSignalView {
 }
 
 /// Who paused a job or a queue, and why.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Pause {
     /// When.
     pub at: Time,
@@ -83,7 +86,7 @@ pub struct Pause {
 }
 
 /// The cancel request of a running job.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct CancelHold {
     /// When the store ends the job without its attempt.
     pub deadline_at: Time,
@@ -95,7 +98,7 @@ pub struct CancelHold {
 }
 
 /// A job's serial key, and its position in line.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct SerialHold {
     /// The key.
     pub key: String,
@@ -110,7 +113,7 @@ pub struct SerialHold {
 }
 
 /// A job's rate limit, and when it can pay for the job.
-#[derive(Clone, PartialEq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct RateHold {
     /// The limit; `None` if it was lifted.
     pub limit: Option<RateLimit>,

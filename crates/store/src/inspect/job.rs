@@ -1,6 +1,8 @@
 //! Jobs as people see them.
 
-use serde::Serialize;
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
 use windlass_model::{
     BranchNo, Epoch, Failure, JobId, Payload, Progress, Reason, Rev, Settings, State, Time, Unwind,
     WaitCondition, WorkerId,
@@ -19,13 +21,21 @@ pub struct Filter {
     pub tag: Option<String>,
     /// Only with this key.
     pub key: Option<String>,
+    /// Only with a key that begins with this.
+    pub key_prefix: Option<String>,
+    /// Only failed and cancelled jobs whose error has this class: see [`Failure::class`].
+    pub error_class: Option<String>,
     /// Only machines in this stage.
     pub stage: Option<String>,
     /// Only of this version of their kind.
     pub version: Option<i32>,
     /// Only jobs that no other job submitted: those without a parent.
     pub top: bool,
-    /// Only older than this one: the last of the previous page.
+    /// Only jobs that were submitted at this time or later. It is the time in their ids, by the clock of the submitter.
+    pub since: Option<Time>,
+    /// Only jobs that were submitted before this time, likewise.
+    pub until: Option<Time>,
+    /// Only older than this one: [`JobPage::next`] of the previous page.
     pub before: Option<JobId>,
     /// How many at most.
     pub limit: usize,
@@ -34,23 +44,66 @@ pub struct Filter {
 impl Filter {
     /// Whether it selects jobs by queue, kind, version and state alone: how many these are is maintained, and need not be counted.
     pub fn has_maintained_counts(&self) -> bool {
-        let Filter { state: _, kind: _, queue: _, version: _, before: _, limit: _, tag, key, stage, top } =
-            self;
-        tag.is_none() && key.is_none() && stage.is_none() && !top
+        let Filter { state: _, kind: _, queue: _, version: _, before: _, limit: _, .. } = self;
+        let Filter { tag, key, key_prefix, error_class, stage, top, since, until, .. } = self;
+        let texts = [tag, key, key_prefix, error_class, stage];
+        texts.into_iter().all(Option::is_none) && !top && since.is_none() && until.is_none()
+    }
+
+    /// The ids among which matching jobs are: from the first on, and below the second.
+    pub fn ids(&self) -> (Option<JobId>, Option<JobId>) {
+        let until = self.until.map(JobId::lowest_at);
+        let before = until.into_iter().chain(self.before).min();
+        (self.since.map(JobId::lowest_at), before)
     }
 }
 
 impl Default for Filter {
     /// The newest hundred of all jobs.
     fn default() -> Filter {
-        let (state, kind, queue, tag, key) = Default::default();
-        let (stage, version, top, before) = Default::default();
-        Filter { state, kind, queue, tag, key, stage, version, top, before, limit: 100 }
+        let (state, kind, queue, tag, key, key_prefix) = Default::default();
+        let (error_class, stage, version, top) = Default::default();
+        let (since, until, before) = Default::default();
+        Filter {
+            state,
+            kind,
+            queue,
+            tag,
+            key,
+            key_prefix,
+            error_class,
+            stage,
+            version,
+            top,
+            since,
+            until,
+            before,
+            limit: 100,
+        }
     }
 }
 
+/// A page of a list of jobs.
+#[derive(Clone, PartialEq, Debug, Default, Serialize)]
+pub struct JobPage {
+    /// The jobs, newest first.
+    pub jobs: Vec<Summary>,
+    /// [`Filter::before`] of the next page; `None` if there is none. A page may have a next one although it has fewer jobs than were asked
+    /// for, or none: a read examines a bounded number of jobs, and the next one goes on from there.
+    pub next: Option<JobId>,
+}
+
+/// How many jobs match a filter.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
+pub struct MatchCount {
+    /// In each state that has any.
+    pub jobs: BTreeMap<State, u64>,
+    /// Whether there may be more: only a bounded number of jobs was examined.
+    pub at_least: bool,
+}
+
 /// A job in a list.
-#[derive(Clone, PartialEq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Summary {
     /// The job.
     pub id: JobId,
@@ -85,7 +138,7 @@ pub struct Summary {
 }
 
 /// Everything that the store has about a job.
-#[derive(Clone, PartialEq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Job {
     /// What lists show.
     #[serde(flatten)]
@@ -122,10 +175,10 @@ pub struct Job {
     /// How often each rule of the retry policy was used.
     pub retry_counts: Vec<u32>,
     /// The encoded input.
-    #[serde(serialize_with = "as_json")]
+    #[serde(with = "as_json")]
     pub input: Payload,
     /// The data of the stage it is in; `None` while that is its input.
-    #[serde(serialize_with = "as_json_option", skip_serializing_if = "Option::is_none")]
+    #[serde(default, with = "as_json_if_there", skip_serializing_if = "Option::is_none")]
     pub data: Option<Payload>,
     /// What it waits for, or waited for when it last made progress.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -139,7 +192,7 @@ pub struct Job {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unwind: Option<Box<Unwind>>,
     /// The encoded output.
-    #[serde(serialize_with = "as_json_option")]
+    #[serde(with = "as_json_option")]
     pub output: Option<Payload>,
     /// The last error.
     pub failure: Option<Failure>,
@@ -149,23 +202,67 @@ pub struct Job {
     pub fault: Option<Box<str>>,
 }
 
-/// Serializes a payload as its JSON, or as a text with its size if it is encoded.
-fn as_json<S: serde::Serializer>(payload: &Payload, to: S) -> Result<S::Ok, S::Error> {
-    match (payload.codec, serde_json::from_slice::<serde_json::Value>(&payload.bytes)) {
-        (0, Ok(value)) => value.serialize(to),
-        (codec, _) => to.collect_str(&format_args!("<{} bytes, codec {codec}>", payload.bytes.len())),
+/// A payload as its JSON, or as a text with its size if it is encoded. Read back, it is plain JSON.
+mod as_json {
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+    use serde_json::Value;
+    use windlass_model::Payload;
+
+    pub(super) fn serialize<S: Serializer>(payload: &Payload, to: S) -> Result<S::Ok, S::Error> {
+        match (payload.codec, serde_json::from_slice::<Value>(&payload.bytes)) {
+            (0, Ok(value)) => value.serialize(to),
+            (codec, _) => to.collect_str(&format_args!("<{} bytes, codec {codec}>", payload.bytes.len())),
+        }
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Payload, D::Error> {
+        Ok(Payload::json(Value::deserialize(from)?.to_string().into_bytes()))
     }
 }
 
-fn as_json_option<S: serde::Serializer>(payload: &Option<Payload>, to: S) -> Result<S::Ok, S::Error> {
-    match payload {
-        Some(payload) => as_json(payload, to),
-        None => to.serialize_none(),
+/// The same for a payload that is null if there is none. One of JSON null is read back as none: see [`Job::with_output`].
+mod as_json_option {
+    use serde::{Deserialize, Deserializer, Serializer};
+    use serde_json::Value;
+    use windlass_model::Payload;
+
+    pub(super) fn serialize<S: Serializer>(payload: &Option<Payload>, to: S) -> Result<S::Ok, S::Error> {
+        match payload {
+            Some(payload) => super::as_json::serialize(payload, to),
+            None => to.serialize_none(),
+        }
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Payload>, D::Error> {
+        let value = Option::<Value>::deserialize(from)?;
+        Ok(value.map(|value| Payload::json(value.to_string().into_bytes())))
+    }
+}
+
+/// The same for a payload that is left out if there is none, so that null is a payload.
+mod as_json_if_there {
+    use serde::Deserializer;
+    use windlass_model::Payload;
+
+    pub(super) use super::as_json_option::serialize;
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Payload>, D::Error> {
+        super::as_json::deserialize(from).map(Some)
+    }
+}
+
+impl Job {
+    /// A job that was read from JSON, where the output null and no output are the same: a done job has an output.
+    pub fn with_output(mut self) -> Job {
+        if self.summary.state == State::Done && self.output.is_none() {
+            self.output = Some(Payload::json(b"null".to_vec()));
+        }
+        self
     }
 }
 
 /// The position of a job in a branch of its parent.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct ChildPosition {
     /// The branch.
     pub branch: BranchNo,
@@ -174,7 +271,7 @@ pub struct ChildPosition {
     /// The name of the spawn that made the job.
     pub spawn: String,
     /// Which item of it; empty for a spawn of one child.
-    #[serde(skip_serializing_if = "String::is_empty")]
+    #[serde(default, skip_serializing_if = "String::is_empty")]
     pub item: String,
     /// How many items it has: more than one if it is a block.
     pub items: u32,
@@ -202,7 +299,7 @@ pub enum ChildGroup {
 }
 
 /// One failed attempt.
-#[derive(Clone, PartialEq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Attempt {
     /// Its claim's epoch.
     pub epoch: Epoch,
@@ -217,7 +314,7 @@ pub struct Attempt {
 }
 
 /// One transition of a machine.
-#[derive(Clone, PartialEq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Transition {
     /// The revision it made.
     pub rev: Rev,
@@ -235,7 +332,7 @@ pub struct Transition {
 }
 
 /// How often a transition was made.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize)]
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 pub struct TransitionCount {
     /// The version of the kind.
     pub version: i32,

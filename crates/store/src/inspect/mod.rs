@@ -5,16 +5,22 @@ mod holds;
 mod job;
 mod overview;
 mod schedule;
+mod throughput;
 
 pub use audit::{AuditEntry, AuditFilter};
 pub use holds::{CancelHold, Holds, Pause, RateHold, SerialHold, UnreadableSignalView, Waiting};
-pub use job::{Attempt, ChildGroup, ChildPosition, Filter, Job, Summary, Transition, TransitionCount};
+pub use job::{
+    Attempt, ChildGroup, ChildPosition, Filter, Job, JobPage, MatchCount, Summary, Transition,
+    TransitionCount,
+};
 pub use overview::{Backlog, LimitView, QueueView, SerialView, StateCount, WorkerView};
 pub use schedule::{Firing, Miss, ScheduleView};
+pub use throughput::{
+    BranchTimes, MAX_SIGNAL_NAMES, OTHER_SIGNALS, SignalWaitFilter, SignalWaits, Throughput, ThroughputBy,
+    ThroughputFilter,
+};
 
-use std::collections::BTreeMap;
-
-use windlass_model::{JobId, Rev, State};
+use windlass_model::{JobId, Rev};
 
 use crate::{Fut, Replay, SchemaState};
 
@@ -25,12 +31,13 @@ pub trait Inspect: Replay {
     /// One job with everything that is known of it.
     fn job(&self, id: JobId) -> Fut<'_, Option<Job>>;
 
-    /// Jobs that match, newest first, a page at a time.
-    fn jobs<'a>(&'a self, filter: &'a Filter) -> Fut<'a, Vec<Summary>>;
+    /// Jobs that match, newest first, a page at a time. A read walks one index and examines a bounded number of jobs, so a page may have
+    /// few jobs or none and still a [`JobPage::next`]. Whoever needs all jobs reads until that is `None`.
+    fn jobs<'a>(&'a self, filter: &'a Filter) -> Fut<'a, JobPage>;
 
-    /// How many jobs match, in each state that has any. [`Filter::before`] and [`Filter::limit`], which select a page, do not count. Each
-    /// count is capped at `cap`, unless it is maintained: see [`Filter::has_maintained_counts`].
-    fn count_jobs<'a>(&'a self, filter: &'a Filter, cap: u64) -> Fut<'a, BTreeMap<State, u64>>;
+    /// How many jobs match, in each state that has any. [`Filter::before`] and [`Filter::limit`], which select a page, do not count. At most
+    /// `most` jobs are examined, unless the counts are maintained: see [`Filter::has_maintained_counts`].
+    fn count_jobs<'a>(&'a self, filter: &'a Filter, most: usize) -> Fut<'a, MatchCount>;
 
     /// A job's failed attempts, oldest first. A first-try success leaves none.
     fn history(&self, id: JobId) -> Fut<'_, Vec<Attempt>>;
@@ -50,6 +57,18 @@ pub trait Inspect: Replay {
 
     /// The number of jobs in each state, per queue and kind. It is maintained, not counted: exact when nothing is written.
     fn state_counts(&self) -> Fut<'_, Vec<StateCount>>;
+
+    /// How many jobs ended, and how long they waited and ran: by time, or by queue and kind. Rows are in the order of time, or of queue
+    /// and kind; what has no row ended nothing. Maintained: exact when nothing is written, and it reads the sums of the span, never
+    /// jobs.
+    fn throughput<'a>(&'a self, filter: &'a ThroughputFilter) -> Fut<'a, Vec<Throughput>>;
+
+    /// How long jobs waited for signals, by kind and signal. Maintained, as [`Inspect::throughput`] is.
+    fn signal_waits<'a>(&'a self, filter: &'a SignalWaitFilter) -> Fut<'a, Vec<SignalWaits>>;
+
+    /// The times of the branches of a job, by number, as far as children of theirs have ended. Maintained, as [`Inspect::throughput`]
+    /// is.
+    fn branch_times(&self, job: JobId) -> Fut<'_, Vec<BranchTimes>>;
 
     /// What waits and runs in each queue that has anything, by queue. For monitoring: each backend reads at most `cap` rows
     /// of each sort (ready set, timers, claims), however many there are, and none of ended jobs.

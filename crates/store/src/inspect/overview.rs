@@ -1,13 +1,13 @@
 //! Counts of jobs, workers, queues, rate limits and serial keys.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use windlass_model::{RateLimit, State, Time, WorkerId};
 
 use super::Pause;
 use crate::Serves;
 
 /// A count of jobs.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, PartialOrd, Ord)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, PartialOrd, Ord)]
 pub struct StateCount {
     /// The queue.
     pub queue: String,
@@ -20,7 +20,7 @@ pub struct StateCount {
 }
 
 /// The waiting and running jobs of one queue.
-#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Backlog {
     /// The queue.
     pub queue: String,
@@ -35,7 +35,7 @@ pub struct Backlog {
 }
 
 /// A worker as people see it.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct WorkerView {
     /// Its id.
     pub id: WorkerId,
@@ -55,7 +55,7 @@ pub struct WorkerView {
 }
 
 /// A queue as people see it.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct QueueView {
     /// Its name.
     pub name: String,
@@ -69,7 +69,7 @@ pub struct QueueView {
 }
 
 /// A rate limit as people see it.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct LimitView {
     /// The limit.
     #[serde(flatten)]
@@ -83,7 +83,7 @@ pub struct LimitView {
 }
 
 /// A serial key as people see it.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct SerialView {
     /// The key.
     pub key: String,

@@ -1,12 +1,12 @@
 //! Schedules as people see them.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use windlass_model::{JobId, Schedule, Time, calendar::Missed};
 
 use super::Pause;
 
 /// A schedule as people see it.
-#[derive(Clone, PartialEq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct ScheduleView {
     /// The schedule.
     #[serde(flatten)]
@@ -22,7 +22,7 @@ pub struct ScheduleView {
 }
 
 /// A job that a schedule submitted.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Firing {
     /// The tick, or when it was triggered.
     pub tick: Time,
@@ -31,7 +31,7 @@ pub struct Firing {
 }
 
 /// Ticks that a schedule missed.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Miss {
     /// When this was recorded.
     pub at: Time,

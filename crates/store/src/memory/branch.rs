@@ -28,6 +28,7 @@ pub(super) struct StoredBranch {
     /// The latest poll, and when the next one is due.
     pub(super) poll: BranchPoll,
     pub(super) opened_at: Time,
+    pub(super) sealed_at: Option<Time>,
     pub(super) merged_at: Option<Time>,
 }
 

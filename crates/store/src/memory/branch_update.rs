@@ -19,7 +19,9 @@ impl StoredBranch {
         if let Some(record) = &update.merge_record {
             self.merge_record = Some(record.clone());
         }
-        self.sealed |= update.seal;
+        if update.seal && !self.sealed {
+            (self.sealed, self.sealed_at) = (true, Some(now));
+        }
         if let Some(watch) = &update.watch {
             // A branch whose children are cancelled is polled sooner.
             if !self.cancels_children || self.poll.next_at.is_none() {

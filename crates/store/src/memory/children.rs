@@ -49,6 +49,7 @@ impl Inner {
             watch: branch.watch.clone(),
             merge_record: branch.merge_record.clone(),
             opened_at: branch.opened_at,
+            sealed_at: branch.sealed_at,
             merged_at: branch.merged_at,
             poll: branch.poll.clone(),
         };

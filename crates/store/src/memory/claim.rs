@@ -40,6 +40,13 @@ impl Inner {
         Ok(ClaimBatch { jobs, more, suspects, refill_at, now })
     }
 
+    /// The jobs that are still claimed under a claim.
+    pub(super) fn jobs_of_claim(&self, worker: WorkerId, number: ClaimNo) -> Vec<ClaimedJob> {
+        let claim = self.claims.get(&(worker, number));
+        let pairs = claim.iter().flat_map(|claim| &claim.jobs).filter(|pair| self.is_claimed(**pair));
+        pairs.map(|(id, _)| self.claimed_job(*id, number)).collect()
+    }
+
     /// The lanes of a request: without a rate limit, and with each of them. A claim of one job takes it from the former only.
     fn lanes(&self, request: &ClaimRequest, suspect: bool) -> Vec<Lane> {
         let limited = || self.buckets.keys().filter(|_| request.only.is_none());

@@ -28,6 +28,9 @@ impl Inner {
         if let Some(failure) = change.outcome.failure() {
             self.add_attempt(change.job, change.worker, change.epoch, change.started_at, now, failure);
         }
+        if change.outcome.ends() {
+            self.record_end(change.job, state, now, Some(change.started_at));
+        }
         match &change.outcome {
             Outcome::Done(output) => {
                 self.row_mut(change.job).output = Some(output.clone());
@@ -40,7 +43,10 @@ impl Inner {
                 self.row_mut(change.job).record_progress(change);
                 self.park(now, change.job, wait);
             }
-            Outcome::Retry { after, retry_counts, .. } => {
+            Outcome::Retry { after, retry_counts, failure } => {
+                if failure.is_some() {
+                    self.record_retry(change.job, now);
+                }
                 self.retry(now, change.job, now + *after, retry_counts)
             }
         }

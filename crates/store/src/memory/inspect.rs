@@ -4,9 +4,10 @@ use windlass_model::{JournalEntry, progress};
 
 use super::*;
 use crate::{
-    AuditFilter, Backlog, Branch, BranchChild, BranchChildFilter, ChildEnd, ChildGroup, Filter, Firing,
-    Holds, Inspect, Job, LimitView, Miss, QueueView, Replay, ScheduleView, SchemaState, SerialView,
-    SourceRow, StateCount, Summary, TableSource, TransitionCount, WorkerView,
+    AuditFilter, Backlog, Branch, BranchChild, BranchChildFilter, BranchTimes, ChildEnd, ChildGroup, Filter,
+    Firing, Holds, Inspect, Job, JobPage, LimitView, MatchCount, Miss, QueueView, Replay, ScheduleView,
+    SchemaState, SerialView, SignalWaitFilter, SignalWaits, SourceRow, StateCount, Summary, TableSource,
+    Throughput, ThroughputFilter, TransitionCount, WorkerView,
 };
 
 impl Inner {
@@ -72,10 +73,19 @@ impl Inner {
             && filter.queue.as_ref().is_none_or(|queue| *queue == row.new.queue)
             && filter.tag.as_ref().is_none_or(|tag| row.new.tags.contains(tag))
             && filter.key.as_ref().is_none_or(|key| row.new.key.as_ref() == Some(key))
+            && filter
+                .key_prefix
+                .as_ref()
+                .is_none_or(|prefix| row.new.key.as_ref().is_some_and(|key| key.starts_with(prefix.as_str())))
+            && filter.error_class.as_ref().is_none_or(|class| {
+                let is_unsuccessful = matches!(row.final_state, Some(State::Failed | State::Cancelled));
+                is_unsuccessful && row.failure.as_ref().is_some_and(|failure| failure.class == *class)
+            })
             && filter.stage.as_ref().is_none_or(|stage| row.stage.as_ref() == Some(stage))
             && filter.version.is_none_or(|version| row.new.kind.version == version)
             && (!filter.top || row.new.parent.is_none())
-            && filter.before.is_none_or(|before| id < before)
+            && filter.ids().0.is_none_or(|from| id >= from)
+            && filter.ids().1.is_none_or(|before| id < before)
     }
 
     fn state_counts(&self) -> Vec<StateCount> {
@@ -218,26 +228,25 @@ impl Inspect for Memory {
         self.run(None, |inner, _| Ok(inner.job(id)))
     }
 
-    fn jobs<'a>(&'a self, filter: &'a Filter) -> Fut<'a, Vec<Summary>> {
+    fn jobs<'a>(&'a self, filter: &'a Filter) -> Fut<'a, JobPage> {
         self.run(None, |inner, _| {
-            let ids =
-                inner.jobs.keys().rev().copied().filter(|id| inner.matches(filter, *id)).take(filter.limit);
-            Ok(ids.map(|id| inner.summary(id)).collect())
+            let mut ids = inner.jobs.keys().rev().copied().filter(|id| inner.matches(filter, *id));
+            let jobs: Vec<Summary> = ids.by_ref().take(filter.limit).map(|id| inner.summary(id)).collect();
+            let next = jobs.last().map(|job| job.id).filter(|_| ids.next().is_some());
+            Ok(JobPage { jobs, next })
         })
     }
 
-    fn count_jobs<'a>(&'a self, filter: &'a Filter, cap: u64) -> Fut<'a, BTreeMap<State, u64>> {
+    fn count_jobs<'a>(&'a self, filter: &'a Filter, most: usize) -> Fut<'a, MatchCount> {
         self.run(None, |inner, _| {
             let all = Filter { before: None, ..filter.clone() };
-            let mut counts: BTreeMap<State, u64> = BTreeMap::new();
-            for id in inner.jobs.keys().filter(|id| inner.matches(&all, **id)) {
-                let count = counts.entry(inner.state(*id)).or_default();
-                *count += 1;
+            let most = if filter.has_maintained_counts() { usize::MAX } else { most };
+            let mut ids = inner.jobs.keys().filter(|id| inner.matches(&all, **id));
+            let mut jobs: BTreeMap<State, u64> = BTreeMap::new();
+            for id in ids.by_ref().take(most) {
+                *jobs.entry(inner.state(*id)).or_default() += 1;
             }
-            if !filter.has_maintained_counts() {
-                counts.values_mut().for_each(|count| *count = cap.min(*count));
-            }
-            Ok(counts)
+            Ok(MatchCount { jobs, at_least: ids.next().is_some() })
         })
     }
 
@@ -270,6 +279,18 @@ impl Inspect for Memory {
 
     fn state_counts(&self) -> Fut<'_, Vec<StateCount>> {
         self.run(None, |inner, _| Ok(inner.state_counts()))
+    }
+
+    fn throughput<'a>(&'a self, filter: &'a ThroughputFilter) -> Fut<'a, Vec<Throughput>> {
+        self.run(None, |inner, _| Ok(inner.rollups.throughput(filter)))
+    }
+
+    fn signal_waits<'a>(&'a self, filter: &'a SignalWaitFilter) -> Fut<'a, Vec<SignalWaits>> {
+        self.run(None, |inner, _| Ok(inner.rollups.signal_waits(filter)))
+    }
+
+    fn branch_times(&self, job: JobId) -> Fut<'_, Vec<BranchTimes>> {
+        self.run(None, move |inner, _| Ok(inner.branch_times(job)))
     }
 
     fn backlog(&self, cap: u64) -> Fut<'_, Vec<Backlog>> {

@@ -24,6 +24,7 @@ impl Inner {
             lease: Lease { status: WorkerStatus::Alive, until: now + new.lease },
             serves: new.serves.clone(),
             progress: Vec::new(),
+            token: new.token.clone(),
         };
         self.workers.insert(new.id, worker);
         true

@@ -21,6 +21,7 @@ mod poll;
 mod prune;
 mod rate;
 mod reap;
+mod rollups;
 mod rows;
 mod schedule;
 mod serial;
@@ -42,16 +43,17 @@ use std::{
 };
 
 use windlass_model::{
-    Change, ClaimNo, CommitOutcome, Epoch, Event, Failure, JobClaim, JobId, Lease, Limits, NewJob, NewSignal,
-    Payload, Reason, Rev, Signal, State, SubmitOutcome, Time, Unwind, WaitCondition, WorkerId, WorkerStatus,
+    Change, ClaimNo, ClaimedJob, CommitOutcome, Epoch, Event, Failure, JobClaim, JobId, Lease, Limits,
+    NewJob, NewSignal, Payload, Reason, Rev, Signal, State, SubmitOutcome, Time, Unwind, WaitCondition,
+    WorkerId, WorkerStatus,
 };
 
 use self::rows::{Bucket, Claim, Hold, Inner, Lane, PendingCancel, Row, Timer, Worker};
 use crate::{
     Actor, Attempt, AuditEntry, Backend, CANCEL_GATE, CancelRequest, ClaimBatch, ClaimOnSubmit, ClaimRequest,
     Error, Execution, Fut, JobEnd, Maintenance, NewWorker, Now, Pause, PollReport, Prune, Pruned, ReapReport,
-    ReapRequest, RenewRequest, Renewal, SignalOutcome, Store, TIMER_GATE, TimerReport, Transition, Work,
-    columns,
+    ReapRequest, RenewRequest, Renewal, RollUpReport, RollUpRequest, SignalOutcome, Store, TIMER_GATE,
+    TimerReport, Transition, Work, columns,
 };
 
 /// The store in memory; cloning shares it.
@@ -111,6 +113,10 @@ impl Execution for Memory {
 
     fn claim<'a>(&'a self, now: Now, request: &'a ClaimRequest) -> Fut<'a, ClaimBatch> {
         self.run(now, |inner, now| inner.claim(now, request))
+    }
+
+    fn claimed_jobs(&self, worker: WorkerId, number: ClaimNo) -> Fut<'_, Vec<ClaimedJob>> {
+        self.run(None, move |inner, _| Ok(inner.jobs_of_claim(worker, number)))
     }
 
     fn commit<'a>(&'a self, now: Now, changes: &'a [Change]) -> Fut<'a, Vec<CommitOutcome>> {
@@ -187,6 +193,10 @@ impl Maintenance for Memory {
             columns::check_prune(prune)?;
             Ok(inner.prune(now, prune))
         })
+    }
+
+    fn roll_up<'a>(&'a self, request: &'a RollUpRequest) -> Fut<'a, RollUpReport> {
+        self.run(None, |inner, _| Ok(inner.rollups.roll_up(request)))
     }
 }
 

@@ -41,6 +41,7 @@ impl Inner {
         self.keys.retain(|_, job| *job != id);
         self.unique_names.retain(|_, job| *job != id);
         self.branches.retain(|(job, _), _| *job != id);
+        self.rollups.forget_branches(id);
         self.jobs.remove(&id);
     }
 }

@@ -6,7 +6,7 @@ use windlass_model::{
     BranchNo, JournalEntry, Location, ProgressReport, RateLimit, rank::rank, rate::BucketLevel, state,
 };
 
-use super::{branch::StoredBranch, schedule::StoredSchedule, *};
+use super::{branch::StoredBranch, rollups::Rollups, schedule::StoredSchedule, *};
 use crate::Serves;
 
 /// All that is kept.
@@ -45,6 +45,7 @@ pub(super) struct Inner {
     pub(super) tokens: Vec<crate::StoredToken>,
     pub(super) schedules: BTreeMap<String, StoredSchedule>,
     pub(super) branches: BTreeMap<(JobId, BranchNo), StoredBranch>,
+    pub(super) rollups: Rollups,
 }
 
 /// A job.
@@ -87,6 +88,8 @@ pub(super) struct Row {
     pub(super) wait: Option<WaitCondition>,
     pub(super) wait_until: Option<Time>,
     pub(super) parked: bool,
+    /// When it was parked last.
+    pub(super) parked_at: Option<Time>,
     /// How many children of the revision `stage_rev` have not ended.
     pub(super) pending_children: u32,
     pub(super) transitions: Vec<Transition>,
@@ -168,6 +171,7 @@ pub(super) struct Worker {
     pub(super) lease: Lease,
     pub(super) serves: Vec<Serves>,
     pub(super) progress: Vec<ProgressReport>,
+    pub(super) token: Option<String>,
 }
 
 impl Row {
@@ -202,6 +206,7 @@ impl Row {
             wait: None,
             wait_until: None,
             parked: false,
+            parked_at: None,
             pending_children: 0,
             transitions: Vec::new(),
             inbox: Vec::new(),

@@ -16,6 +16,9 @@ impl Inner {
                 Timer::Wake => {
                     self.next_state(id, Event::Due);
                     self.timers.remove(&timer);
+                    if self.row(id).parked {
+                        self.record_wait(now, id, true);
+                    }
                     self.row_mut(id).parked = false;
                     self.enter(id);
                     report.woken += 1;

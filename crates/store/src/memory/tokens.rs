@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::{
-    ControlOutcome, NewToken, StoredToken, Token, Tokens,
+    ControlOutcome, NewToken, Registrant, StoredToken, Token, Tokens,
     control::check_actor,
     tokens::{ADDED, REVOKED, check, outcome},
 };
@@ -71,6 +71,12 @@ impl Tokens for Memory {
             let mut tokens: Vec<Token> = inner.tokens.iter().map(|known| known.token.clone()).collect();
             tokens.sort_by(|a, b| a.name.cmp(&b.name));
             Ok(tokens)
+        })
+    }
+
+    fn registrant(&self, worker: WorkerId) -> Fut<'_, Registrant> {
+        self.run(None, |inner, _| {
+            Ok(Registrant::of_column(inner.workers.get(&worker).map(|worker| worker.token.clone())))
         })
     }
 }

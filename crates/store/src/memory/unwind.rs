@@ -12,6 +12,7 @@ impl Inner {
         if !row.has_undo || row.unwind.is_some() {
             row.epoch.0 += 1;
             let state = self.next_state(id, event);
+            self.record_end(id, state, now, None);
             self.end(id, state, unwind.reason, Some(unwind.failure), now);
             return true;
         }

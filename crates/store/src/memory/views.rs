@@ -129,6 +129,7 @@ impl Row {
         let unreadable = self.inbox.iter().filter_map(UnreadableSignalView::of);
         Some(Waiting {
             condition,
+            since: self.parked_at,
             wait_until: self.wait_until,
             arrived: arrived.into_iter().collect(),
             pending_children: self.pending_children,

@@ -20,7 +20,7 @@ impl Inner {
         }
         let row = self.row_mut(id);
         row.epoch.0 += 1;
-        row.parked = true;
+        (row.parked, row.parked_at) = (true, Some(now));
         row.wait = Some(wait.condition.clone());
         row.wait_until = wait.until(now);
         row.due_at = row.wait_until.unwrap_or(now);
@@ -43,6 +43,7 @@ impl Inner {
         }
         let timeout = (row.due_at, id, Timer::Wake);
         self.next_state(id, Event::Wake);
+        self.record_wait(now, id, false);
         self.timers.remove(&timeout);
         let row = self.row_mut(id);
         (row.parked, row.due_at) = (false, now);

@@ -17,6 +17,7 @@ use crate::{
     arrival::{Arrival, check, duplicate, refused},
     columns::{self, CANCELLED, FAILED},
     intern::Lane,
+    list::period_of,
 };
 
 fn read(row: &Row) -> Arrival {
@@ -172,7 +173,8 @@ async fn insert_ended(
     failure: &str,
 ) -> Result<(), PgError> {
     let (codec, digest) = (i16::from(job.input.codec), job.digest.as_slice());
-    let params: [Param<'_>; 11] = [
+    let period = period_of(job.id);
+    let params: [Param<'_>; 12] = [
         &job.id.0,
         &now.micros(),
         &lane.id,
@@ -184,6 +186,7 @@ async fn insert_ended(
         &reason,
         &failure,
         &tx.count_writer,
+        &period,
     ];
     tx.execute(sql::arrivals::INSERT_REFUSED, &params).await.map(drop)
 }

@@ -319,5 +319,6 @@ async fn insert(
     params.push(&parents);
     params.extend(positions.params());
     params.extend::<[Param<'_>; 5]>([&is_spawned, &SPAN, &tx.gate_writer, &is_placed, &tx.count_writer]);
+    params.extend::<[Param<'_>; 2]>([&rows.periods.lane, &rows.periods.period]);
     tx.execute(sql::submit::INSERT_BRANCH_CHILDREN, &params).await.map(drop)
 }

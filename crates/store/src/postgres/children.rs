@@ -101,6 +101,7 @@ impl Postgres {
             watch: columns::watch(row.get(8)),
             merge_record: row.get(9),
             opened_at: Time(row.get(10)),
+            sealed_at: row.get::<_, Option<i64>>(18).map(Time),
             merged_at: row.get::<_, Option<i64>>(11).map(Time),
             poll: columns::poll(row.get(12), row.get::<_, Option<i64>>(13).map(Time)),
         };

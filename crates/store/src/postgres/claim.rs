@@ -9,6 +9,7 @@ use tokio_postgres::{
 use uuid::Uuid;
 use windlass_model::{
     BranchMember, BranchNo, ClaimNo, ClaimedJob, Epoch, JobId, Payload, Rev, Signal, Time, WaitCondition,
+    WorkerId,
 };
 
 use super::{
@@ -128,6 +129,20 @@ async fn claim_once(store: &Postgres, now: Now, request: &ClaimRequest) -> Resul
     // A claim that started at a floor and is not full, that skipped locked rows, or that lacked a lane, may have missed jobs.
     let more = only.is_none() && (full || skipped || (raised && !repeat) || has_new_lanes);
     Ok(ClaimBatch { jobs, more, suspects, refill_at, now })
+}
+
+/// The jobs that are still claimed under a claim.
+pub(super) async fn claimed_jobs(
+    store: &Postgres,
+    worker: WorkerId,
+    number: ClaimNo,
+) -> Result<Vec<ClaimedJob>, Error> {
+    let conn = store.conn().await?;
+    let rows = conn.query(sql::claim::REPEAT, &[&worker.0, &number.0]).await?;
+    store.ensure_lanes(&conn, rows.iter().map(|row| row.get(5))).await?;
+    let mut jobs = rows.iter().map(|row| claimed(store, number, row)).collect::<Result<Vec<_>, _>>()?;
+    read_inboxes(&conn, &mut jobs, true).await?;
+    Ok(jobs)
 }
 
 /// Reads the inboxes of claimed jobs that waited for every signal of a name, or for signals in a claim that is repeated. For all other

@@ -33,7 +33,7 @@ pub(super) async fn add(tx: &Tx<'_>, moved: impl Iterator<Item = (i32, JobCounts
 }
 
 /// Reads counts, from this column on.
-fn read(row: &Row, from: usize) -> JobCounts {
+pub(super) fn read(row: &Row, from: usize) -> JobCounts {
     let column = |n: usize| row.get::<_, i64>(from + n);
     JobCounts {
         live: column(0),

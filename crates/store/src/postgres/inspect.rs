@@ -1,16 +1,16 @@
-//! Reads for people: jobs, their history, and counts of them.
+//! Reads for people: jobs, their history, and counts of them. See [`super::list`] for lists.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{HashMap, HashSet};
 
 use tokio_postgres::Row;
-use windlass_model::{Epoch, JobId, JournalEntry, Location, Payload, Rev, Signal, State, Time, WorkerId};
+use windlass_model::{Epoch, JobId, JournalEntry, Location, Payload, Rev, Signal, Time, WorkerId};
 
-use super::{Postgres, SPAN, change_params::Param, children::read_place, migrate, sql};
+use super::{Postgres, SPAN, children::read_place, migrate, sql};
 use crate::{
-    Attempt, AuditEntry, AuditFilter, Backlog, Branch, BranchChild, BranchChildFilter, ChildEnd, ChildGroup,
-    Error, Filter, Firing, Fut, Holds, Inspect, Job, JobEnd, LimitView, Miss, QueueView, Replay,
-    ScheduleView, SchemaState, SerialView, SourceRow, StateCount, Summary, TableSource, Transition,
-    TransitionCount, WorkerView,
+    Attempt, AuditEntry, AuditFilter, Backlog, Branch, BranchChild, BranchChildFilter, BranchTimes, ChildEnd,
+    ChildGroup, Error, Filter, Firing, Fut, Holds, Inspect, Job, JobEnd, JobPage, LimitView, MatchCount,
+    Miss, QueueView, Replay, ScheduleView, SchemaState, SerialView, SignalWaitFilter, SignalWaits, SourceRow,
+    StateCount, Summary, TableSource, Throughput, ThroughputFilter, Transition, TransitionCount, WorkerView,
     columns::{self, ALIVE},
 };
 
@@ -45,17 +45,6 @@ pub(super) async fn job_ends(store: &Postgres, ids: &[JobId]) -> Result<Vec<Opti
         JobEnd::from_parts(state, columns::reason(row.get(2)), columns::failure(row.get(3)), output)
     };
     Ok(ids.iter().map(end).collect())
-}
-
-/// Which statements list and count the jobs of a filter.
-fn statements(filter: &Filter) -> (&'static str, &'static str) {
-    match filter.state {
-        _ if filter.key.is_some() => (sql::inspect::JOBS_BY_KEY, sql::inspect::COUNT_JOBS_BY_KEY),
-        Some(State::Failed | State::Cancelled) => {
-            (sql::inspect::UNSUCCESSFUL_JOBS, sql::inspect::COUNT_UNSUCCESSFUL_JOBS)
-        }
-        _ => (sql::inspect::JOBS, sql::inspect::COUNT_JOBS),
-    }
 }
 
 impl Postgres {
@@ -113,63 +102,6 @@ impl Postgres {
             unwind: decoder.unwind(row.get(36)),
             fault: decoder.fault(),
         }))
-    }
-
-    async fn list(&self, filter: &Filter) -> Result<Vec<Summary>, Error> {
-        let (state, is_ready, is_scheduled, is_parked) = columns::state_filter(filter.state);
-        let Filter { kind, queue, tag, key, stage, version, top, .. } = filter;
-        let before = filter.before.map(|id| id.0);
-        let limit = i64::try_from(filter.limit).unwrap_or(i64::MAX);
-        let params: [Param<'_>; 14] = [
-            &SPAN,
-            &before,
-            &state,
-            &is_ready,
-            &is_scheduled,
-            kind,
-            queue,
-            tag,
-            key,
-            stage,
-            version,
-            &is_parked,
-            top,
-            &limit,
-        ];
-        let conn = self.conn().await?;
-        let rows = conn.read(statements(filter).0, &params).await?;
-        self.ensure_lanes(&conn, rows.iter().map(|row| row.get(1))).await?;
-        rows.iter().map(|row| self.summary(row)).collect()
-    }
-
-    async fn count_matching(&self, filter: &Filter, cap: u64) -> Result<BTreeMap<State, u64>, Error> {
-        if filter.has_maintained_counts() {
-            return Ok(columns::count_selected(self.lane_counts().await?, filter));
-        }
-        let (state, is_ready, is_scheduled, is_parked) = columns::state_filter(filter.state);
-        let Filter { kind, queue, tag, key, stage, version, top, .. } = filter;
-        let before = None::<uuid::Uuid>;
-        let params: [Param<'_>; 13] = [
-            &SPAN,
-            &before,
-            &state,
-            &is_ready,
-            &is_scheduled,
-            kind,
-            queue,
-            tag,
-            key,
-            stage,
-            version,
-            &is_parked,
-            top,
-        ];
-        let rows = self.conn().await?.read(statements(filter).1, &params).await?;
-        let count = |row: &Row| {
-            let location = Location { is_ready: row.get(1), is_scheduled: row.get(2), is_parked: row.get(3) };
-            (row.get(0), location, row.get::<_, i64>(4) as u64)
-        };
-        Ok(columns::counts_by_state(rows.iter().map(count), cap))
     }
 
     async fn read_backlog(&self, cap: u64) -> Result<Vec<Backlog>, Error> {
@@ -241,12 +173,12 @@ impl Inspect for Postgres {
         Box::pin(self.read_job(id))
     }
 
-    fn jobs<'a>(&'a self, filter: &'a Filter) -> Fut<'a, Vec<Summary>> {
-        Box::pin(self.list(filter))
+    fn jobs<'a>(&'a self, filter: &'a Filter) -> Fut<'a, JobPage> {
+        Box::pin(self.list_jobs(filter))
     }
 
-    fn count_jobs<'a>(&'a self, filter: &'a Filter, cap: u64) -> Fut<'a, BTreeMap<State, u64>> {
-        Box::pin(self.count_matching(filter, cap))
+    fn count_jobs<'a>(&'a self, filter: &'a Filter, most: usize) -> Fut<'a, MatchCount> {
+        Box::pin(self.count_jobs_matching(filter, most))
     }
 
     fn history(&self, id: JobId) -> Fut<'_, Vec<Attempt>> {
@@ -281,6 +213,18 @@ impl Inspect for Postgres {
 
     fn state_counts(&self) -> Fut<'_, Vec<StateCount>> {
         Box::pin(async move { Ok(columns::state_counts(self.lane_counts().await?)) })
+    }
+
+    fn throughput<'a>(&'a self, filter: &'a ThroughputFilter) -> Fut<'a, Vec<Throughput>> {
+        Box::pin(self.read_throughput(filter))
+    }
+
+    fn signal_waits<'a>(&'a self, filter: &'a SignalWaitFilter) -> Fut<'a, Vec<SignalWaits>> {
+        Box::pin(self.read_signal_waits(filter))
+    }
+
+    fn branch_times(&self, job: JobId) -> Fut<'_, Vec<BranchTimes>> {
+        Box::pin(self.read_branch_times(job))
     }
 
     fn backlog(&self, cap: u64) -> Fut<'_, Vec<Backlog>> {

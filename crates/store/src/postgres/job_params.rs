@@ -6,7 +6,7 @@ use uuid::Uuid;
 use windlass_model::{JobId, NewJob, Time, When};
 
 use super::{Postgres, change_params::Param, errors::PgError, names::database_restored, span, submit::Batch};
-use crate::columns;
+use crate::{columns, list::period_of};
 
 /// Jobs as columns, in the order in which they are written.
 pub(super) struct Rows<'a> {
@@ -30,6 +30,33 @@ pub(super) struct Rows<'a> {
     pub(super) stage: Vec<Option<&'a str>>,
     pub(super) tag: Vec<&'a str>,
     pub(super) tag_job: Vec<Uuid>,
+    /// The periods in which the ids of each lane were made, each once.
+    pub(super) periods: Periods,
+}
+
+/// Lanes and periods, as columns.
+#[derive(Default)]
+pub(super) struct Periods {
+    pub(super) lane: Vec<i32>,
+    pub(super) period: Vec<i64>,
+}
+
+impl Periods {
+    /// The periods of jobs with these lanes.
+    fn of<'a>(jobs: impl Iterator<Item = (&'a i32, &'a Uuid)>) -> Periods {
+        let mut all: Vec<(i32, i64)> = Vec::new();
+        for (lane, id) in jobs {
+            let period = (*lane, period_of(JobId(*id)));
+            // Jobs of one period mostly come together.
+            if all.last() != Some(&period) {
+                all.push(period);
+            }
+        }
+        all.sort_unstable();
+        all.dedup();
+        let (lane, period) = all.into_iter().unzip();
+        Periods { lane, period }
+    }
 }
 
 impl<'a> Rows<'a> {
@@ -87,10 +114,12 @@ impl<'a> Rows<'a> {
             (!job.tags.is_empty())
                 .then(|| serde_json::to_string(&job.tags).expect("strings always serialize"))
         };
+        let id: Vec<Uuid> = jobs.iter().map(|job| job.id.0).collect();
         Rows {
             indexes: Vec::new(),
             index_of: HashMap::new(),
-            id: jobs.iter().map(|job| job.id.0).collect(),
+            periods: Periods::of(lane.iter().zip(&id)),
+            id,
             lane,
             kind,
             priority: jobs.iter().map(|job| job.priority).collect(),

@@ -12,7 +12,15 @@ pub(super) async fn register(store: &Postgres, now: Now, worker: &NewWorker) -> 
     let wrote = conn
         .execute(
             sql::workers::REGISTER,
-            &[&micros(now), &worker.id.0, &worker.name, &worker.liveness_file, &span(worker.lease), &serves],
+            &[
+                &micros(now),
+                &worker.id.0,
+                &worker.name,
+                &worker.liveness_file,
+                &span(worker.lease),
+                &serves,
+                &worker.token,
+            ],
         )
         .await?;
     Ok(wrote == 1)

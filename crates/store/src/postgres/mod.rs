@@ -30,6 +30,7 @@ mod job_actions;
 mod job_params;
 mod journal;
 mod lease;
+mod list;
 mod migrate;
 mod names;
 mod numeric;
@@ -40,6 +41,7 @@ mod pool;
 mod prune;
 mod rate;
 mod reap;
+mod rollups;
 mod schedule;
 mod serial;
 mod settings;
@@ -72,13 +74,15 @@ use std::{
 };
 
 use windlass_model::{
-    Change, ClaimNo, CommitOutcome, JobClaim, JobId, Limits, NewJob, NewSignal, SubmitOutcome, Time, WorkerId,
+    Change, ClaimNo, ClaimedJob, CommitOutcome, JobClaim, JobId, Limits, NewJob, NewSignal, SubmitOutcome,
+    Time, WorkerId,
 };
 
 use crate::{
     Backend, CancelRequest, ClaimBatch, ClaimOnSubmit, ClaimRequest, Error, Execution, Fut, JobEnd,
     Maintenance, Migration, NewWorker, Now, PollReport, Prune, Pruned, ReapReport, ReapRequest, RenewRequest,
-    Renewal, SchemaState, SignalOutcome, Store, TimerReport, Work, intern::Lanes,
+    Renewal, RollUpReport, RollUpRequest, SchemaState, SignalOutcome, Store, TimerReport, Work,
+    intern::Lanes,
 };
 pub use arrivals::submit_in;
 pub use caller_tx::PostgresTx;
@@ -195,6 +199,10 @@ impl Execution for Postgres {
         Box::pin(claim::claim(self, now, request))
     }
 
+    fn claimed_jobs(&self, worker: WorkerId, number: ClaimNo) -> Fut<'_, Vec<ClaimedJob>> {
+        Box::pin(claim::claimed_jobs(self, worker, number))
+    }
+
     fn commit<'a>(&'a self, now: Now, changes: &'a [Change]) -> Fut<'a, Vec<CommitOutcome>> {
         Box::pin(commit::commit(self, now, changes))
     }
@@ -255,6 +263,10 @@ impl Maintenance for Postgres {
 
     fn prune<'a>(&'a self, now: Now, what: &'a Prune) -> Fut<'a, Pruned> {
         Box::pin(async move { retry_deadlock!(prune::prune(self, now, what)) })
+    }
+
+    fn roll_up<'a>(&'a self, request: &'a RollUpRequest) -> Fut<'a, RollUpReport> {
+        Box::pin(async move { retry_deadlock!(rollups::roll_up(self, request)) })
     }
 }
 

@@ -5,10 +5,11 @@ use std::collections::HashSet;
 use uuid::Uuid;
 use windlass_model::{JobId, State, Time};
 
-use super::{Postgres, change_params::Param, control::transaction, errors::PgError, sql};
+use super::{Postgres, change_params::Param, control::transaction, errors::PgError, sql, tx::Tx};
 use crate::{
     Now, Prune, Pruned,
     columns::{self, CANCELLED, DONE, FAILED},
+    list::{period_of, span},
 };
 
 pub(super) async fn prune(store: &Postgres, now: Now, prune: &Prune) -> Result<Pruned, PgError> {
@@ -57,10 +58,23 @@ pub(super) async fn prune(store: &Postgres, now: Now, prune: &Prune) -> Result<P
             [&pruned, &state, &names.0, &names.1, &names.2, &before, &tags.0, &tags.1, &tx.count_writer];
         let rows = tx.query(sql, &params).await?;
         let jobs = rows.first().map_or(0, |row| row.get::<_, i64>(0) as usize);
+        if let Some(row) = rows.first().filter(|_| jobs > 0) {
+            drop_periods(tx, &row.get::<_, Vec<i32>>(1), &pruned).await?;
+        }
         if prune.state == State::Done {
             tx.execute(sql::prune::FIRINGS, &[&prune.before.micros()]).await?;
         }
         Ok(Pruned { jobs, kept, after: last })
     })
     .await
+}
+
+/// Forgets the periods of pruned jobs in which their lanes have no jobs any more.
+async fn drop_periods(tx: &Tx<'_>, lanes: &[i32], pruned: &[Uuid]) -> Result<(), PgError> {
+    let mut periods: Vec<i64> = pruned.iter().map(|id| period_of(JobId(*id))).collect();
+    periods.sort_unstable();
+    periods.dedup();
+    let (low, high): (Vec<Uuid>, Vec<Uuid>) =
+        periods.iter().map(|period| span(*period)).map(|(low, high)| (low.0, high.0)).unzip();
+    tx.execute(sql::prune::PERIODS, &[&lanes, &periods, &low, &high]).await.map(drop)
 }

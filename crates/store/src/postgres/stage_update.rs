@@ -7,6 +7,7 @@ use windlass_model::{JobId, KindVersion, State};
 
 use super::{
     Postgres,
+    change_params::Param,
     conn::retry_deadlock,
     control::{log, transaction},
     errors::PgError,
@@ -17,6 +18,7 @@ use super::{
 use crate::{
     Actor, ControlOutcome, Error, Now, StageUpdate, columns,
     control::{check_actor, outcome},
+    list::period_of,
 };
 
 pub(super) async fn update_stages(
@@ -114,8 +116,8 @@ async fn write(store: &Postgres, tx: &Tx<'_>, job: &LockedJob, update: &StageUpd
     let lane = store.shared.lanes.get_in(&lane.queue, &kind, lane.bucket);
     let lane = lane.ok_or_else(|| Error::Unavailable("a lane is being added; try again".into()))?;
     let (codec, bytes) = (i16::from(update.data.codec), &update.data.bytes);
-    let sql = sql::control::UPDATE_STAGE;
-    tx.execute(sql, &[&update.job.0, &lane.id, &update.stage, &codec, bytes, &tx.count_writer])
-        .await
-        .map(drop)
+    let period = period_of(update.job);
+    let params: [Param<'_>; 7] =
+        [&update.job.0, &lane.id, &update.stage, &codec, bytes, &tx.count_writer, &period];
+    tx.execute(sql::control::UPDATE_STAGE, &params).await.map(drop)
 }

@@ -117,6 +117,7 @@ impl ChangeKind {
                 Some(SingleStep::Entry(..)) => sql::commit::NEXT_ENTRY,
                 None => sql::commit::NEXT,
             },
+            ChangeKind::Done if changes.len() == 1 => sql::commit::DONE_ONE,
             ChangeKind::Done => sql::commit::DONE,
             ChangeKind::DoneJournal => sql::commit::DONE_JOURNAL,
             ChangeKind::Failed => sql::commit::FAILED,

@@ -150,6 +150,7 @@ impl Batch<'_> {
         params.extend(rows.params());
         let count_writer = executor.count_writer();
         params.extend::<[Param<'_>; 6]>([&rows.key, &SPAN, &writer, &worker, &number, &count_writer]);
+        params.extend::<[Param<'_>; 2]>([&rows.periods.lane, &rows.periods.period]);
         for row in executor.query(sql::submit::INSERT, &params).await? {
             inserted[rows.index_of[&JobId(row.get(0))]] = Some(Inserted { claimed: row.get(1) });
         }
@@ -187,7 +188,7 @@ impl Batch<'_> {
         params.extend(rows.params());
         params.extend::<[Param<'_>; 6]>([&rows.key, &parent, &serials, &weight, &keeps, &parent_rev]);
         params.extend(positions.params());
-        params.push(&tx.count_writer);
+        params.extend::<[Param<'_>; 3]>([&tx.count_writer, &rows.periods.lane, &rows.periods.period]);
         let written = tx.query(sql::submit::INSERT_SPECIAL, &params).await?;
         let written: HashMap<JobId, (bool, Time, bool)> = written
             .iter()

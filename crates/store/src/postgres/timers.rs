@@ -216,7 +216,7 @@ async fn fire_first(
         serial::lock_keys(tx, &ids).await?;
     }
     if !wakes.is_empty() {
-        wake(tx, &wakes).await?;
+        wake(tx, now, &wakes).await?;
     }
     if !ends.is_empty() {
         end(tx, now, &ends, &requests, report).await?;
@@ -263,10 +263,10 @@ async fn cancel_requests(tx: &Tx<'_>, timers: &[TakenTimer]) -> Result<CancelReq
 
 /// Wakes jobs: they become ready, wait for their serial key, or are held. Jobs whose deadline has passed too become ready for a
 /// moment, and [`end`] takes them out of the ready set.
-async fn wake(tx: &Tx<'_>, wakes: &[DueTimer]) -> Result<(), PgError> {
+async fn wake(tx: &Tx<'_>, now: Time, wakes: &[DueTimer]) -> Result<(), PgError> {
     let parked: Vec<Uuid> = wakes.iter().filter(|timer| timer.parked).map(|timer| timer.id.0).collect();
     if !parked.is_empty() {
-        tx.execute(sql::timers::END_WAITS, &[&parked]).await?;
+        tx.execute(sql::timers::END_WAITS, &[&parked, &now.micros()]).await?;
     }
     let moved = |timer: &DueTimer| {
         let from = if timer.parked { State::Waiting } else { State::Scheduled };

@@ -1,7 +1,7 @@
 //! Tokens.
 
 use tokio_postgres::Row;
-use windlass_model::Time;
+use windlass_model::{Time, WorkerId};
 
 use super::{
     Postgres,
@@ -10,7 +10,7 @@ use super::{
     micros, sql,
 };
 use crate::{
-    Actor, ControlOutcome, Fut, NewToken, Now, StoredToken, Token, Tokens,
+    Actor, ControlOutcome, Fut, NewToken, Now, Registrant, StoredToken, Token, Tokens,
     control::check_actor,
     tokens::{ADDED, Columns, REVOKED, check, list_text, outcome},
 };
@@ -80,6 +80,13 @@ impl Tokens for Postgres {
         Box::pin(async move {
             let rows = self.conn().await?.read(sql::tokens::LIST, &[]).await?;
             rows.iter().map(|row| Ok(columns(row).decode()?.token)).collect()
+        })
+    }
+
+    fn registrant(&self, worker: WorkerId) -> Fut<'_, Registrant> {
+        Box::pin(async move {
+            let rows = self.conn().await?.read(sql::tokens::REGISTRANT, &[&worker.0]).await?;
+            Ok(Registrant::of_column(rows.first().map(|row| row.get(0))))
         })
     }
 }

@@ -25,7 +25,8 @@ use super::{branch::Counts, conn::Conn, errors::PgError, settings::Mode};
 ///
 /// workers, timers, arrivals, schedules, unique_names, jobs (by id), branches (by job and number), serial_keys (by id),
 /// serial_waiting and serial_holders, rate_limits (by id), ready, claims, gates, branch_counts (by job, branch and writer),
-/// job_counts (by lane and writer).
+/// job_counts (by lane and writer). Rows of ended_batches and wait_batches are only added, and deleted by roll-ups, which take an advisory
+/// lock first.
 ///
 /// Transactions that all lock in one order cannot wait for each other in a circle, so they cannot deadlock. A statement that
 /// writes many rows locks them in the order of its parameters, which are sorted. A transaction whose statements write several

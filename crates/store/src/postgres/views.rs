@@ -74,7 +74,9 @@ impl Postgres {
             let wait_until = row.get::<_, Option<i64>>(23).map(Time);
             let (pending_children, unreadable) =
                 (row.get::<_, i32>(24).max(0) as u32, unreadable_signals(&conn, id).await?);
-            holds.waiting = Some(Waiting { condition, wait_until, arrived, pending_children, unreadable });
+            let since = row.get::<_, Option<i64>>(26).map(Time);
+            holds.waiting =
+                Some(Waiting { condition, since, wait_until, arrived, pending_children, unreadable });
         }
         Ok(Some(holds))
     }

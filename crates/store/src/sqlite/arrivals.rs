@@ -188,6 +188,7 @@ fn end(
     ];
     tx.execute(sql::arrivals::END_REFUSED, params)?;
     tx.count_moved(lane.id, State::Ready, state);
+    tx.record_end(now, lane.id, state, None, None);
     Ok(true)
 }
 

@@ -34,6 +34,7 @@ pub(super) fn branches(tx: &Tx<'_>, job: JobId) -> Result<Vec<Branch>, Error> {
             watch: columns::watch(row.get::<_, Option<String>>(13)?.as_deref()),
             merge_record: row.get(14)?,
             opened_at: Time(row.get(15)?),
+            sealed_at: row.get::<_, Option<i64>>(18)?.map(Time),
             merged_at: row.get::<_, Option<i64>>(6)?.map(Time),
             poll: columns::poll(row.get::<_, Option<String>>(16)?.as_deref(), poll_at),
         })

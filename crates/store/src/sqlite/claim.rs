@@ -9,7 +9,7 @@ use windlass_model::{
 use super::{
     inspect::SPAN,
     lease,
-    open_claims::{ClaimKey, ClaimLanes},
+    open_claims::{ClaimKey, ClaimedFrom, ClaimedJobs},
     rate::{self, Shares},
     signal, sql,
     tx::{Tx, job_id, pack, unpack},
@@ -108,18 +108,21 @@ pub(super) fn find_idle(tx: &Tx<'_>, now: Now, request: &ClaimRequest) -> Result
 }
 
 impl Tx<'_> {
-    /// Notes the claim that the transaction has recorded, and the lanes of its jobs.
-    pub(super) fn note_made_claim(&self, claim: ClaimKey, lanes: ClaimLanes) {
-        *self.made_claim.borrow_mut() = Some((claim, lanes));
+    /// Notes the claim that the transaction has recorded, and its jobs.
+    pub(super) fn note_made_claim(&self, claim: ClaimKey, jobs: ClaimedJobs) {
+        *self.made_claim.borrow_mut() = Some((claim, jobs));
     }
 
-    /// The lane of a job that is claimed, or has just ended; also of one that is no job of the claim, but is written as if it were.
-    pub(super) fn lane_of_claimed(&self, claim: ClaimKey, job: JobId) -> Result<i32, Error> {
-        if let Some(lane) = self.store.shared.open_claims.lane(claim, job) {
-            return Ok(lane);
+    /// The lane and due time of a job that is claimed, or has just ended; also of one that is no job of the claim, but is written as if
+    /// it were.
+    pub(super) fn claimed_from(&self, claim: ClaimKey, job: JobId) -> Result<ClaimedFrom, Error> {
+        if let Some(from) = self.store.shared.open_claims.job(claim, job) {
+            return Ok(from);
         }
-        let lane = self.query_one(sql::counts::LANE_OF_JOB, [job.as_bytes()], |row| row.get(0))?;
-        lane.ok_or_else(|| Error::Fault(format!("job {job} is gone")))
+        let from = self.query_one(sql::counts::CLAIMED_FROM, [job.as_bytes()], |row| {
+            Ok(ClaimedFrom { lane: row.get(0)?, due_at: Time(row.get(1)?) })
+        })?;
+        from.ok_or_else(|| Error::Fault(format!("job {job} is gone")))
     }
 
     /// Whether a claim is recorded. One that is not is settled, or was lost by a restore.
@@ -153,6 +156,11 @@ pub(super) fn read_claim(
 ) -> Result<Option<Vec<(JobId, Epoch)>>, Error> {
     let bytes = tx.query_one(sql::claim::READ_CLAIM, [worker.0, number.0], |row| row.get::<_, Vec<u8>>(0))?;
     bytes.map(|bytes| unpack(&bytes)).transpose()
+}
+
+/// The jobs that are still claimed under a claim.
+pub(super) fn claimed_jobs(tx: &Tx<'_>, worker: WorkerId, number: ClaimNo) -> Result<Vec<ClaimedJob>, Error> {
+    repeated_jobs(tx, number, &read_claim(tx, worker, number)?.unwrap_or_default())
 }
 
 /// The jobs of a repeated claim that are still claimed under it.
@@ -193,7 +201,7 @@ fn take(
 ) -> Result<Vec<ClaimedJob>, Error> {
     let limit = if request.solo { 1 } else { request.limit };
     let mut taken: Vec<(i64, ClaimedJob)> = Vec::with_capacity(limit.min(1024));
-    let mut lanes_of_jobs = ClaimLanes::with_capacity(limit.min(1024));
+    let mut claimed_jobs = ClaimedJobs::with_capacity(limit.min(1024));
     for (lane, share) in lanes.iter().zip(&shares.per_lane).filter(|(_, share)| **share > 0) {
         let mut statement = tx.prepare(sql::claim::READY_JOBS)?;
         let mut rows = statement.query([ready_lane(request, lane)])?;
@@ -203,7 +211,7 @@ fn take(
             let (claimed, rank) = (read(row)?, row.get::<_, i64>(11)?);
             last = Some((rank, claimed.id));
             let job = claimed.claimed(tx, request.number, &lane.kind)?;
-            lanes_of_jobs.insert(job.id, lane.id);
+            claimed_jobs.insert(job.id, ClaimedFrom { lane: lane.id, due_at: job.due_at });
             taken.push((rank, job));
         }
         drop(rows);
@@ -217,7 +225,7 @@ fn take(
     shares.charge(tx)?;
     let jobs: Vec<ClaimedJob> = taken.into_iter().map(|(_, job)| job).collect();
     record(tx, now, request, &jobs)?;
-    tx.note_made_claim((request.worker, request.number), lanes_of_jobs);
+    tx.note_made_claim((request.worker, request.number), claimed_jobs);
     Ok(jobs)
 }
 
@@ -237,7 +245,8 @@ fn take_one(
             tx.execute(sql::timers::REMOVE_READY, params![lane.id, rank, only.as_bytes()])?;
             let jobs = vec![claimed.claimed(tx, request.number, &lane.kind)?];
             record(tx, now, request, &jobs)?;
-            tx.note_made_claim((request.worker, request.number), ClaimLanes::from([(only, lane.id)]));
+            let from = ClaimedFrom { lane: lane.id, due_at: jobs[0].due_at };
+            tx.note_made_claim((request.worker, request.number), ClaimedJobs::from([(only, from)]));
             return Ok(jobs);
         }
     }

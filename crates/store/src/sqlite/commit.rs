@@ -103,6 +103,7 @@ fn one_by_one(tx: &Tx<'_>, now: Now, batch: &[(&Change, &Checked)]) -> Result<Ve
                 tx.execute("rollback to change", [])?;
                 tx.counts.take();
                 tx.job_counts.take();
+                tx.recorded.take();
                 CommitOutcome::Refused(why)
             }
             result => result?,
@@ -110,6 +111,7 @@ fn one_by_one(tx: &Tx<'_>, now: Now, batch: &[(&Change, &Checked)]) -> Result<Ve
         // Counts are part of the change.
         tx.settle_counts()?;
         tx.write_job_counts()?;
+        tx.append_recorded()?;
         tx.execute("release change", [])?;
         verdicts.push(verdict);
     }

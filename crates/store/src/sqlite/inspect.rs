@@ -1,5 +1,5 @@
-//! Reads for people: jobs and their history. See [`super::views`] for what limits them, and [`super::children`] for
-//! children.
+//! Reads for people: jobs and their history. See [`super::list`] for lists of them, [`super::views`] for what limits them, and
+//! [`super::children`] for children.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -10,15 +10,15 @@ use windlass_model::{
 };
 
 use super::{
-    Sqlite, arrivals, children, counts, journal, migrate, schedule, source_rows, sql,
+    Sqlite, arrivals, children, counts, journal, list, migrate, rollups, schedule, source_rows, sql,
     tx::{Tx, read_id, unpack},
     views,
 };
 use crate::{
-    Attempt, AuditEntry, AuditFilter, Backlog, Branch, BranchChild, BranchChildFilter, ChildEnd, ChildGroup,
-    Error, Filter, Firing, Fut, Holds, Inspect, Job, JobEnd, LimitView, Miss, QueueView, Replay,
-    ScheduleView, SchemaState, SerialView, SourceRow, StateCount, Summary, TableSource, Transition,
-    TransitionCount, WorkerView,
+    Attempt, AuditEntry, AuditFilter, Backlog, Branch, BranchChild, BranchChildFilter, BranchTimes, ChildEnd,
+    ChildGroup, Error, Filter, Firing, Fut, Holds, Inspect, Job, JobEnd, JobPage, LimitView, MatchCount,
+    Miss, QueueView, Replay, ScheduleView, SchemaState, SerialView, SignalWaitFilter, SignalWaits, SourceRow,
+    StateCount, Summary, TableSource, Throughput, ThroughputFilter, Transition, TransitionCount, WorkerView,
     columns::{self, ALIVE, LaneCounts},
     intern::Lane,
 };
@@ -145,74 +145,6 @@ fn job(tx: &Tx<'_>, id: JobId) -> Result<Option<Job>, Error> {
     }))
 }
 
-/// Which statements list and count the jobs of a filter.
-fn statements(filter: &Filter) -> (&'static str, &'static str) {
-    match filter.state {
-        _ if filter.key.is_some() => (sql::inspect::JOBS_BY_KEY, sql::inspect::COUNT_JOBS_BY_KEY),
-        Some(State::Failed | State::Cancelled) => {
-            (sql::inspect::UNSUCCESSFUL_JOBS, sql::inspect::COUNT_UNSUCCESSFUL_JOBS)
-        }
-        _ => (sql::inspect::JOBS, sql::inspect::COUNT_JOBS),
-    }
-}
-
-fn jobs(tx: &Tx<'_>, filter: &Filter) -> Result<Vec<Summary>, Error> {
-    let (state, is_ready, is_scheduled, is_parked) = columns::state_filter(filter.state);
-    let Filter { kind, queue, tag, key, stage, version, top, .. } = filter;
-    let (before, limit) = (filter.before.map(|id| *id.as_bytes()), views::row_limit(filter.limit));
-    let mut statement = tx.prepare(statements(filter).0)?;
-    let mut rows = statement.query(params![
-        SPAN,
-        before,
-        state,
-        is_ready,
-        is_scheduled,
-        kind,
-        queue,
-        tag,
-        key,
-        stage,
-        version,
-        is_parked,
-        top,
-        limit,
-    ])?;
-    let mut summaries = Vec::new();
-    while let Some(row) = rows.next()? {
-        summaries.push(summary(tx, row)?);
-    }
-    Ok(summaries)
-}
-
-fn count_jobs(tx: &Tx<'_>, filter: &Filter, cap: u64) -> Result<BTreeMap<State, u64>, Error> {
-    if filter.has_maintained_counts() {
-        return Ok(columns::count_selected(lane_counts(tx)?, filter));
-    }
-    let (state, is_ready, is_scheduled, is_parked) = columns::state_filter(filter.state);
-    let Filter { kind, queue, tag, key, stage, version, top, .. } = filter;
-    let before = None::<[u8; 16]>;
-    let params = params![
-        SPAN,
-        before,
-        state,
-        is_ready,
-        is_scheduled,
-        kind,
-        queue,
-        tag,
-        key,
-        stage,
-        version,
-        is_parked,
-        top,
-    ];
-    let counts = tx.query_all(statements(filter).1, params, |row| {
-        let location = Location { is_ready: row.get(1)?, is_scheduled: row.get(2)?, is_parked: row.get(3)? };
-        Ok((row.get(0)?, location, row.get::<_, i64>(4)? as u64))
-    })?;
-    Ok(columns::counts_by_state(counts, cap))
-}
-
 fn history(tx: &Tx<'_>, id: JobId) -> Result<Vec<Attempt>, Error> {
     let mut statement = tx.prepare(sql::inspect::HISTORY)?;
     let mut rows = statement.query([id.as_bytes().as_slice()])?;
@@ -230,7 +162,7 @@ fn history(tx: &Tx<'_>, id: JobId) -> Result<Vec<Attempt>, Error> {
 }
 
 /// Reads how many jobs of each lane are in which state, from the counts that are maintained.
-fn lane_counts(tx: &Tx<'_>) -> Result<Vec<(Lane, LaneCounts)>, Error> {
+pub(super) fn lane_counts(tx: &Tx<'_>) -> Result<Vec<(Lane, LaneCounts)>, Error> {
     let running = running_per_lane(tx, usize::MAX)?;
     let count = |(lane, counts): (i32, JobCounts)| {
         let by_state = counts.by_state(running.get(&lane).copied().unwrap_or(0));
@@ -339,12 +271,12 @@ impl Inspect for Sqlite {
         Box::pin(std::future::ready(self.read(|tx| job(tx, id))))
     }
 
-    fn jobs<'a>(&'a self, filter: &'a Filter) -> Fut<'a, Vec<Summary>> {
-        Box::pin(std::future::ready(self.read(|tx| jobs(tx, filter))))
+    fn jobs<'a>(&'a self, filter: &'a Filter) -> Fut<'a, JobPage> {
+        Box::pin(std::future::ready(self.read_snapshot(|tx| list::jobs(tx, filter))))
     }
 
-    fn count_jobs<'a>(&'a self, filter: &'a Filter, cap: u64) -> Fut<'a, BTreeMap<State, u64>> {
-        Box::pin(std::future::ready(self.read(|tx| count_jobs(tx, filter, cap))))
+    fn count_jobs<'a>(&'a self, filter: &'a Filter, most: usize) -> Fut<'a, MatchCount> {
+        Box::pin(std::future::ready(self.read_snapshot(|tx| list::count_jobs(tx, filter, most))))
     }
 
     fn history(&self, id: JobId) -> Fut<'_, Vec<Attempt>> {
@@ -369,6 +301,18 @@ impl Inspect for Sqlite {
 
     fn state_counts(&self) -> Fut<'_, Vec<StateCount>> {
         Box::pin(std::future::ready(self.read_snapshot(|tx| Ok(columns::state_counts(lane_counts(tx)?)))))
+    }
+
+    fn throughput<'a>(&'a self, filter: &'a ThroughputFilter) -> Fut<'a, Vec<Throughput>> {
+        Box::pin(std::future::ready(self.read_snapshot(|tx| rollups::throughput(tx, filter))))
+    }
+
+    fn signal_waits<'a>(&'a self, filter: &'a SignalWaitFilter) -> Fut<'a, Vec<SignalWaits>> {
+        Box::pin(std::future::ready(self.read_snapshot(|tx| rollups::signal_waits(tx, filter))))
+    }
+
+    fn branch_times(&self, job: JobId) -> Fut<'_, Vec<BranchTimes>> {
+        Box::pin(std::future::ready(self.read_snapshot(|tx| rollups::branch_times(tx, job))))
     }
 
     fn backlog(&self, cap: u64) -> Fut<'_, Vec<Backlog>> {

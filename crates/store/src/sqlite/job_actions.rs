@@ -143,6 +143,7 @@ pub(super) fn end_cancelled(tx: &Tx<'_>, now: Time, job: &JobRow, actor: &Actor)
     let params = params![placement.id.as_bytes(), columns::failure_text(&failure), now.micros()];
     tx.execute(sql::control::CANCEL, params)?;
     tx.count_moved(placement.lane, job.state, State::Cancelled);
+    tx.record_end_outside(now, placement, State::Cancelled)?;
     tx.remove_placement(placement)?;
     tx.after_end(now, placement)?;
     Ok(true)

@@ -19,7 +19,7 @@ pub(super) fn register(tx: &Tx<'_>, now: Now, worker: &NewWorker) -> Result<bool
     tx.execute(sql::workers::DELETE_GONE, params![now.micros(), worker.id.0])?;
     let lease_until = (now + worker.lease).micros();
     let serves = serde_json::to_string(&worker.serves).expect("names and numbers are plain data");
-    let params = params![worker.id.0, worker.name, worker.liveness_file, lease_until, serves];
+    let params = params![worker.id.0, worker.name, worker.liveness_file, lease_until, serves, worker.token];
     Ok(tx.execute(sql::workers::REGISTER, params)? == 1)
 }
 

@@ -28,6 +28,7 @@ mod inspect;
 mod job_actions;
 mod journal;
 mod lease;
+mod list;
 mod migrate;
 mod names;
 mod open_claims;
@@ -37,6 +38,7 @@ mod pool;
 mod prune;
 mod rate;
 mod reap;
+mod rollups;
 mod schedule;
 mod serial;
 mod signal;
@@ -71,14 +73,15 @@ use std::{
 
 use rusqlite::Connection;
 use windlass_model::{
-    Change, ClaimNo, CommitOutcome, JobClaim, JobId, Limits, NewJob, NewSignal, SubmitOutcome, WorkerId,
+    Change, ClaimNo, ClaimedJob, CommitOutcome, JobClaim, JobId, Limits, NewJob, NewSignal, SubmitOutcome,
+    WorkerId,
 };
 
 use self::{open_claims::OpenClaims, pool::SMALL};
 use crate::{
     Backend, CancelRequest, ClaimBatch, ClaimOnSubmit, ClaimRequest, Error, Execution, Fut, JobEnd,
     Maintenance, Migration, NewWorker, Now, PollReport, Prune, Pruned, ReapReport, ReapRequest, RenewRequest,
-    Renewal, SignalOutcome, Store, TimerReport, Work, columns, intern::Lanes,
+    Renewal, RollUpReport, RollUpRequest, SignalOutcome, Store, TimerReport, Work, columns, intern::Lanes,
 };
 
 /// The store in a SQLite file; cloning shares it.
@@ -187,6 +190,10 @@ impl Execution for Sqlite {
         })
     }
 
+    fn claimed_jobs(&self, worker: WorkerId, number: ClaimNo) -> Fut<'_, Vec<ClaimedJob>> {
+        Box::pin(std::future::ready(self.read(|tx| claim::claimed_jobs(tx, worker, number))))
+    }
+
     fn commit<'a>(&'a self, now: Now, changes: &'a [Change]) -> Fut<'a, Vec<CommitOutcome>> {
         Box::pin(commit::commit(self, now, changes))
     }
@@ -258,6 +265,10 @@ impl Maintenance for Sqlite {
             columns::check_prune(prune)?;
             prune::prune(self, now, prune).await
         })
+    }
+
+    fn roll_up<'a>(&'a self, request: &'a RollUpRequest) -> Fut<'a, RollUpReport> {
+        Box::pin(rollups::roll_up(self, request))
     }
 }
 

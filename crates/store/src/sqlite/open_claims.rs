@@ -1,4 +1,5 @@
-//! What this handle remembers of open claims, so that commits need not look it up: how many jobs have left each, and the lanes of its jobs.
+//! What this handle remembers of open claims, so that commits need not look it up: how many jobs have left each, and the lanes and due times
+//! of its jobs.
 //!
 //! A settled claim is deleted if as many jobs have left it as it took. Otherwise, and for claims of other handles,
 //! each of its jobs is looked up.
@@ -8,7 +9,7 @@ use std::{
     sync::{Mutex, MutexGuard},
 };
 
-use windlass_model::{ClaimNo, JobId, WorkerId};
+use windlass_model::{ClaimNo, JobId, Time, WorkerId};
 
 /// How many claims are remembered: more than a worker has open. Beyond, jobs are looked up.
 const MAX_CLAIMS: usize = 10_000;
@@ -27,11 +28,19 @@ struct OpenClaim {
     /// How many jobs have left it by commits of this handle.
     left: usize,
     /// Empty if another handle made it.
-    lanes: ClaimLanes,
+    jobs: ClaimedJobs,
 }
 
-/// The lanes of the jobs of a claim. No job changes its lane while it is claimed.
-pub(super) type ClaimLanes = HashMap<JobId, i32>;
+/// What is remembered of a claimed job. Neither changes while it is claimed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct ClaimedFrom {
+    pub(super) lane: i32,
+    /// When it was due.
+    pub(super) due_at: Time,
+}
+
+/// The jobs of a claim.
+pub(super) type ClaimedJobs = HashMap<JobId, ClaimedFrom>;
 
 impl OpenClaims {
     fn claims(&self) -> MutexGuard<'_, HashMap<ClaimKey, OpenClaim>> {
@@ -39,7 +48,7 @@ impl OpenClaims {
     }
 
     /// Adds what a committed transaction has counted, and the claim that it made.
-    pub(super) fn add(&self, left: Vec<(ClaimKey, usize)>, made: Option<(ClaimKey, ClaimLanes)>) {
+    pub(super) fn add(&self, left: Vec<(ClaimKey, usize)>, made: Option<(ClaimKey, ClaimedJobs)>) {
         if left.is_empty() && made.is_none() {
             return;
         }
@@ -48,14 +57,14 @@ impl OpenClaims {
             claims.clear();
         }
         left.into_iter().for_each(|(claim, count)| claims.entry(claim).or_default().left += count);
-        if let Some((claim, lanes)) = made {
-            claims.entry(claim).or_default().lanes = lanes;
+        if let Some((claim, jobs)) = made {
+            claims.entry(claim).or_default().jobs = jobs;
         }
     }
 
-    /// The lane of a job of a claim, if it is remembered.
-    pub(super) fn lane(&self, claim: ClaimKey, job: JobId) -> Option<i32> {
-        self.claims().get(&claim)?.lanes.get(&job).copied()
+    /// What is remembered of a job of a claim.
+    pub(super) fn job(&self, claim: ClaimKey, job: JobId) -> Option<ClaimedFrom> {
+        self.claims().get(&claim)?.jobs.get(&job).copied()
     }
 
     /// Returns how many jobs have left a claim that is settled, and forgets it.
@@ -69,15 +78,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_lanes_of_a_claim_are_remembered_until_it_is_settled() {
+    fn the_jobs_of_a_claim_are_remembered_until_it_is_settled() {
         let (one, other) = (JobId::from_parts(1, 1, 1), JobId::from_parts(1, 1, 2));
+        let from = |lane| ClaimedFrom { lane, due_at: Time(i64::from(lane)) };
         let claims = OpenClaims::default();
         let claim = |number| (WorkerId(7), ClaimNo(number));
-        claims.add(Vec::new(), Some((claim(1), ClaimLanes::from([(one, 3), (other, 4)]))));
+        claims.add(Vec::new(), Some((claim(1), ClaimedJobs::from([(one, from(3)), (other, from(4))]))));
         claims.add(vec![(claim(1), 1), (claim(2), 1)], None);
-        assert_eq!((claims.lane(claim(1), one), claims.lane(claim(1), other)), (Some(3), Some(4)));
-        assert_eq!(claims.lane(claim(2), one), None, "another handle made it");
+        assert_eq!((claims.job(claim(1), one), claims.job(claim(1), other)), (Some(from(3)), Some(from(4))));
+        assert_eq!(claims.job(claim(2), one), None, "another handle made it");
         assert_eq!(claims.settled(WorkerId(7), ClaimNo(1)), 1);
-        assert_eq!(claims.lane(claim(1), one), None);
+        assert_eq!(claims.job(claim(1), one), None);
     }
 }

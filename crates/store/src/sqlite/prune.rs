@@ -1,5 +1,7 @@
 //! Deleting ended jobs with all their rows.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use rusqlite::params;
 use windlass_model::{JobId, State, Time, Unique};
 
@@ -11,6 +13,7 @@ use super::{
 use crate::{
     Error, Now, Prune, Pruned,
     columns::{self, DONE},
+    list::{period_of, span},
 };
 
 /// An ended job that may be pruned.
@@ -65,14 +68,17 @@ fn prune_batch(
             && candidate.finished_at < prune.before
             && kind.is_none_or(|kind| kind == candidate.kind)
     };
+    let mut periods: BTreeMap<i64, BTreeSet<i32>> = BTreeMap::new();
     for candidate in candidates.into_iter().filter(is_prunable) {
         if candidate.is_needed || holds_name(tx, now, prune.state, &candidate)? {
             pruned.kept += 1;
         } else {
             delete(tx, prune.state, &candidate)?;
+            periods.entry(period_of(candidate.id)).or_default().insert(candidate.lane);
             pruned.jobs += 1;
         }
     }
+    drop_periods(tx, periods)?;
     if prune.state == State::Done {
         schedule::prune(tx, prune.before)?;
     }
@@ -120,6 +126,19 @@ fn holds_name(tx: &Tx<'_>, now: Time, state: State, candidate: &Candidate) -> Re
     }
 }
 
+/// Forgets the periods of pruned jobs in which their lanes have no jobs any more.
+fn drop_periods(tx: &Tx<'_>, periods: BTreeMap<i64, BTreeSet<i32>>) -> Result<(), Error> {
+    for (period, lanes) in periods {
+        let (low, high) = span(period);
+        let params = params![low.as_bytes(), high.as_bytes()];
+        let kept: Vec<i32> = tx.query_all(sql::prune::LANES_OF_PERIOD, params, |row| row.get(0))?;
+        for lane in lanes.into_iter().filter(|lane| !kept.contains(lane)) {
+            tx.execute(sql::prune::PERIOD, params![lane, period])?;
+        }
+    }
+    Ok(())
+}
+
 fn delete(tx: &Tx<'_>, state: State, candidate: &Candidate) -> Result<(), Error> {
     let id = candidate.id.as_bytes();
     if let Some(unique) = &candidate.unique {
@@ -133,6 +152,7 @@ fn delete(tx: &Tx<'_>, state: State, candidate: &Candidate) -> Result<(), Error>
     }
     if candidate.has_branches {
         tx.execute(sql::prune::BRANCHES, [id])?;
+        tx.execute(sql::prune::BRANCH_TIMES, [id])?;
     }
     tx.count_deleted(candidate.lane, state);
     for sql in [

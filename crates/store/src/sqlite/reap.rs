@@ -97,6 +97,7 @@ fn return_job(
             let params = params![id.as_bytes(), worker_deaths, solo_crashes, failure, reason, now.micros()];
             tx.execute(sql::reap::POISON, params)?;
             tx.count_moved(placement.lane, State::Running, State::Failed);
+            tx.record_end_outside(now, &placement, State::Failed)?;
             tx.after_end(now, &placement)?;
             reaped.poisoned += 1;
         }

@@ -23,6 +23,7 @@ struct Recipient {
     wait_until: Option<i64>,
     pending_children: i64,
     placement: Placement,
+    parked_at: Option<Time>,
 }
 
 /// Delivers signals, in one transaction.
@@ -98,6 +99,7 @@ fn find_recipient(tx: &Tx<'_>, id: JobId) -> Result<Option<Recipient>, Error> {
             wait_until: row.get(3)?,
             pending_children: row.get(4)?,
             placement: Placement::read(id, row, 5)?,
+            parked_at: row.get::<_, Option<i64>>(17)?.map(Time),
         })
     })
 }
@@ -118,6 +120,15 @@ fn wake_if_met(tx: &Tx<'_>, now: Time, recipient: &Recipient, name: &str) -> Res
         }
         _ => false,
     };
+    match &wait {
+        _ if !woke => {}
+        // This signal is the one that it needs.
+        Some(wait @ WaitCondition::Signals { needs: 1, .. }) => {
+            let names = wait.names_of_ended([name], false);
+            tx.record_wait_for(now, recipient.placement.lane, recipient.parked_at, &names, false)?;
+        }
+        _ => tx.record_wait(now, &recipient.placement, false)?,
+    }
     if woke && recipient.wait_until.is_some() {
         tx.wake(now, &recipient.placement)?;
     } else if woke {

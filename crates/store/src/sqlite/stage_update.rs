@@ -61,6 +61,7 @@ fn update_stage(
     tx.execute(sql::control::UPDATE_STAGE, params)?;
     tx.count_deleted(placement.lane, state);
     tx.count_added(lane, state);
+    tx.note_period(lane, update.job);
     write_data(tx, placement.id, &update.data)?;
     if in_ready {
         tx.make_ready(&Placement { lane, ..placement })?;

@@ -5,6 +5,7 @@ use windlass_model::{Change, Failure, Outcome, Payload, State, Time, Wait};
 
 use super::{
     journal,
+    open_claims::ClaimedFrom,
     serial::Placement,
     sql,
     stage_update::{Stage, write_data},
@@ -91,6 +92,7 @@ pub(super) fn wait(
         parked.wait,
         parked.wait_until.map(Time::micros),
         parked.parked,
+        parked.parked.map(|_| now.micros()),
     ];
     let row = tx.query_one(sql::waits::PARK, params, |row| {
         Ok((Placement::read(change.job, row, 0)?, row.get::<_, Option<bool>>(12)?, row.get::<_, i64>(13)?))
@@ -196,6 +198,7 @@ fn retry(
     let Some((placement, keeps_slot)) = row else { return Ok(false) };
     if let Some(text) = text {
         add_attempt(tx, now, change, &text)?;
+        tx.record_retry(now, placement.lane);
     }
     set_stage(tx, change)?;
     write_step(tx, now, change)?;
@@ -229,8 +232,10 @@ fn finish_end(tx: &Tx<'_>, now: Time, change: &Change, applied: bool, state: Sta
     if !applied {
         return Ok(false);
     }
-    let lane = tx.lane_of_claimed((change.worker, change.claim), change.job)?;
+    let ClaimedFrom { lane, due_at } = tx.claimed_from((change.worker, change.claim), change.job)?;
     tx.count_moved(lane, State::Running, state);
+    let branch = change.branch_member.map(|member| (member.parent, member.branch));
+    tx.record_end(now, lane, state, branch, Some((due_at, change.started_at)));
     if let Some(at) = change.deadline_at {
         tx.delete_timer(at, change.job, DEADLINE)?;
     }

@@ -9,7 +9,7 @@ use super::{
     Sqlite,
     claim::read_claim,
     lease,
-    open_claims::ClaimLanes,
+    open_claims::{ClaimedFrom, ClaimedJobs},
     rate::{self, Buckets},
     serial::Placement,
     signal, sql,
@@ -62,7 +62,7 @@ pub(super) fn insert_jobs(
     let serial_keys = intern_serial_keys(tx, jobs)?;
     let mut inserted = Vec::with_capacity(jobs.len());
     let mut claimed_now = Vec::new();
-    let mut claimed_lanes = ClaimLanes::new();
+    let mut claimed_jobs = ClaimedJobs::new();
     let mut decided: HashMap<usize, SubmitOutcome> = HashMap::new();
     {
         let mut statement = tx.prepare(sql::submit::INSERT)?;
@@ -107,7 +107,7 @@ pub(super) fn insert_jobs(
                 tx.count_moved(lane.id, State::Ready, State::Scheduled);
             } else if claimed {
                 claimed_now.push((job.id, Epoch(0)));
-                claimed_lanes.insert(job.id, lane.id);
+                claimed_jobs.insert(job.id, ClaimedFrom { lane: lane.id, due_at: row.due_at });
             } else if special {
                 tx.enter(&row.placement(job))?;
             } else {
@@ -125,7 +125,7 @@ pub(super) fn insert_jobs(
             pack(&claimed_now)
         ];
         tx.execute(sql::claim::RECORD, params)?;
-        tx.note_made_claim((claim_on_submit.worker, claim_on_submit.number), claimed_lanes);
+        tx.note_made_claim((claim_on_submit.worker, claim_on_submit.number), claimed_jobs);
     }
     let claim_on_submit =
         jobs.iter().zip(&inserted).filter(|(_, inserted)| inserted.is_some()).map(|(job, _)| job);
@@ -224,6 +224,7 @@ impl NewRow<'_> {
             return Ok(false);
         }
         tx.count_added(self.lane.id, State::Ready);
+        tx.note_period(self.lane.id, job.id);
         if is_external {
             let params = params![job.id.as_bytes(), INPUT, job.input.bytes];
             tx.execute(sql::submit::ADD_PAYLOAD, params)?;

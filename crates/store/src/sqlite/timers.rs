@@ -103,6 +103,7 @@ fn fire(tx: &Tx<'_>, now: Time, limit: usize) -> Result<TimerReport, Error> {
         match *purpose {
             WAKE => {
                 if placement.parked {
+                    tx.record_wait(now, placement, true)?;
                     tx.end_wait(placement)?
                 } else {
                     tx.count_moved(placement.lane, State::Scheduled, State::Ready);
@@ -139,6 +140,7 @@ fn expire(tx: &Tx<'_>, now: Time, job: &JobRow, at: Time) -> Result<(), Error> {
     let params = params![placement.id.as_bytes(), reason, failure, now.micros()];
     tx.execute(sql::timers::EXPIRE, params)?;
     tx.count_moved(placement.lane, job.state, State::Failed);
+    tx.record_end_outside(now, placement, State::Failed)?;
     tx.remove_placement(placement)?;
     tx.after_end(now, &Placement { deadline_at: None, ..*placement })
 }

@@ -1,11 +1,11 @@
 //! Tokens.
 
 use rusqlite::{Row, params};
-use windlass_model::Time;
+use windlass_model::{Time, WorkerId};
 
 use super::{Sqlite, admin::log, sql};
 use crate::{
-    Actor, ControlOutcome, Fut, NewToken, Now, StoredToken, Token, Tokens,
+    Actor, ControlOutcome, Fut, NewToken, Now, Registrant, StoredToken, Token, Tokens,
     control::check_actor,
     tokens::{ADDED, Columns, REVOKED, check, list_text, outcome},
 };
@@ -78,6 +78,11 @@ impl Tokens for Sqlite {
         let rows = self.read(|tx| tx.query_all(sql::tokens::LIST, [], columns));
         let decode = |rows: Vec<Columns>| rows.into_iter().map(|row| Ok(row.decode()?.token)).collect();
         Box::pin(std::future::ready(rows.and_then(decode)))
+    }
+
+    fn registrant(&self, worker: WorkerId) -> Fut<'_, Registrant> {
+        let row = self.read(|tx| tx.query_one(sql::tokens::REGISTRANT, [worker.0], |row| row.get(0)));
+        Box::pin(std::future::ready(row.map(Registrant::of_column)))
     }
 }
 

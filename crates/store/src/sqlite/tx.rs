@@ -12,17 +12,18 @@ use windlass_model::{ClaimNo, Epoch, JobCounts, JobId, Time, WorkerId};
 use super::{
     Sqlite,
     branch::Counts,
-    open_claims::{ClaimKey, ClaimLanes},
+    open_claims::{ClaimKey, ClaimedJobs},
+    rollups::Recorded,
     sql,
 };
-use crate::{Error, Now};
+use crate::{Error, Now, list::period_of};
 
 /// The numbers of the gates of timers and of cancel requests.
 pub(super) const TIMER_GATE_ID: i32 = 0;
 pub(super) const CANCEL_GATE_ID: i32 = -1;
 
-/// One transaction. Collects the gates to move, the serial keys whose slots to fill, and the counts of branches and jobs,
-/// which [`Tx::finish`] writes.
+/// One transaction. Collects the gates to move, the serial keys whose slots to fill, the counts of branches and jobs, and what it
+/// ends, which [`Tx::finish`] writes.
 pub(super) struct Tx<'a> {
     pub(super) conn: &'a Connection,
     pub(super) store: &'a Sqlite,
@@ -34,14 +35,18 @@ pub(super) struct Tx<'a> {
     pub(super) counts: RefCell<Counts>,
     /// How it moves jobs, per lane.
     pub(super) job_counts: RefCell<Vec<(i32, JobCounts)>>,
+    /// Lanes and periods in which it adds jobs.
+    pub(super) periods: RefCell<Vec<(i32, i64)>>,
+    /// What it ends, to be recorded.
+    pub(super) recorded: RefCell<Recorded>,
     /// Claims that were looked up, and whether they are recorded.
     pub(super) claims: RefCell<BTreeMap<(WorkerId, ClaimNo), bool>>,
     /// The last of them.
     pub(super) last_claim: Cell<Option<((WorkerId, ClaimNo), bool)>>,
     /// How many jobs have left which claims.
     pub(super) left: RefCell<Vec<(ClaimKey, usize)>>,
-    /// The claim that it has made, and the lanes of its jobs.
-    pub(super) made_claim: RefCell<Option<(ClaimKey, ClaimLanes)>>,
+    /// The claim that it has made, and its jobs.
+    pub(super) made_claim: RefCell<Option<(ClaimKey, ClaimedJobs)>>,
 }
 
 impl<'a> Tx<'a> {
@@ -49,6 +54,7 @@ impl<'a> Tx<'a> {
         let (gates, unsettled, counts) = (RefCell::default(), RefCell::default(), RefCell::default());
         let (claims, last_claim, left) = (RefCell::default(), Cell::default(), RefCell::default());
         let (statements, job_counts, made_claim) = (Cell::default(), RefCell::default(), RefCell::default());
+        let periods = RefCell::default();
         Tx {
             conn,
             store,
@@ -57,6 +63,8 @@ impl<'a> Tx<'a> {
             unsettled,
             counts,
             job_counts,
+            periods,
+            recorded: RefCell::default(),
             claims,
             last_claim,
             left,
@@ -118,6 +126,16 @@ impl<'a> Tx<'a> {
         }
     }
 
+    /// Notes that a job was added to a lane: lists find the jobs of a lane by the periods of their ids.
+    pub(super) fn note_period(&self, lane: i32, job: JobId) {
+        let period = (lane, period_of(job));
+        let mut periods = self.periods.borrow_mut();
+        // Jobs of one period mostly come together.
+        if periods.last() != Some(&period) {
+            periods.push(period);
+        }
+    }
+
     /// Moves a gate when the transaction commits.
     pub(super) fn bump_gate(&self, queue: i32) {
         self.gates.borrow_mut().insert(queue);
@@ -136,11 +154,16 @@ impl<'a> Tx<'a> {
         Ok(self.execute(sql::timers::REMOVE, params)? == 1)
     }
 
-    /// The end of every verb: fills free serial slots, writes the counts of branches and jobs, then moves the gates.
+    /// The end of every verb: fills free serial slots, writes the counts of branches and jobs and the periods of lanes, records what
+    /// has ended, then moves the gates.
     pub(super) fn finish(&self) -> Result<(), Error> {
         self.fill_serial_slots()?;
         self.settle_counts()?;
         self.write_job_counts()?;
+        for (lane, period) in self.periods.take().into_iter().collect::<BTreeSet<_>>() {
+            self.execute(sql::submit::ADD_PERIOD, params![lane, period])?;
+        }
+        self.append_recorded()?;
         for queue in self.gates.take() {
             let params = params![queue, self.store.shared.gate_writer, fastrand::i64(1..1 << 40)];
             self.execute(sql::gates::BUMP, params)?;

@@ -134,15 +134,16 @@ pub(super) fn waiting(tx: &Tx<'_>, placement: &Placement) -> Result<Option<Waiti
     let id = placement.id.as_bytes();
     let found = tx.query_one(sql::inspect::WAIT, [id], |row| {
         let wait = row.get::<_, Option<String>>(0)?;
-        Ok((wait, row.get::<_, Option<i64>>(1)?, row.get(2)?))
+        let since = row.get::<_, Option<i64>>(3)?.map(Time);
+        Ok((wait, row.get::<_, Option<i64>>(1)?, row.get(2)?, since))
     })?;
-    let Some((wait, wait_until, pending_children)) = found else { return Ok(None) };
+    let Some((wait, wait_until, pending_children, since)) = found else { return Ok(None) };
     let Some(condition) = columns::Decoder::default().wait(wait.as_deref()) else { return Ok(None) };
     let mut arrived: Vec<String> = tx.query_all(sql::signals::INBOX_NAMES, [id], |row| row.get(0))?;
     arrived.sort_unstable();
     arrived.dedup();
     let (wait_until, unreadable) = (wait_until.map(Time), signal::unreadable_signals(tx, id)?);
-    Ok(Some(Waiting { condition, wait_until, arrived, pending_children, unreadable }))
+    Ok(Some(Waiting { condition, since, wait_until, arrived, pending_children, unreadable }))
 }
 
 pub(super) fn inbox(tx: &Tx<'_>, id: JobId, limit: usize) -> Result<Vec<Signal>, Error> {

@@ -69,6 +69,7 @@ impl Tx<'_> {
             self.set_timer(placement.due_at, placement.id, WAKE)?;
         }
         if self.is_met(placement.id, &wait.condition, pending_children)? {
+            self.record_wait(now, placement, false)?;
             return self.wake(now, placement);
         }
         if keeps_slot { Ok(()) } else { self.leave_serial_key(placement) }
@@ -168,6 +169,7 @@ pub(super) async fn repair(store: &Sqlite, now: crate::Now) -> Result<usize, Err
             let placements = find_met_waits(tx)?;
             for placement in &placements {
                 tracing::warn!(job = %placement.id, "a parked job had what it waits for, and was not woken; it is woken now");
+                tx.record_wait(now, placement, false)?;
                 tx.wake(now, placement)?;
             }
             Ok(placements.len())

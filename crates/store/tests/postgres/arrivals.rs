@@ -143,7 +143,7 @@ async fn rows_written_by_hand_are_checked_and_block_no_others() {
     client.execute(&insert("", "'good', '1'"), &[]).await.expect("inserted");
     assert_eq!(admit(&store).await, 8);
     use windlass_store::{Filter, Inspect};
-    let jobs = store.jobs(&Filter { limit: 100, ..Filter::default() }).await.expect("jobs");
+    let jobs = store.jobs(&Filter { limit: 100, ..Filter::default() }).await.expect("jobs").jobs;
     assert_eq!(jobs.len(), 8);
     for job in jobs {
         match job.kind.as_str() {

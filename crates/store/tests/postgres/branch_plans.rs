@@ -43,7 +43,7 @@ async fn statements_about_branches_read_only_their_batch() {
             statement("submit.insert_branch_children"),
             format!(
                 "null, 9000, {}, {one}, {one}, {zero}, {null}, {zero}, {null}, {x}, {zero}, {x}, {null}, {null}, {null}, \
-                 {null}, '{{}}', '{{}}', {firsts}, {one}, {zero}, {x}, {null}, true, 1, 1, true, 1",
+                 {null}, '{{}}', '{{}}', {firsts}, {one}, {zero}, {x}, {null}, true, 1, 1, true, 1, '{{1}}', '{{1}}'",
                 hundred(30_000)
             ),
         ),

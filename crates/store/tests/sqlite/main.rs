@@ -5,6 +5,7 @@ mod branch_counts;
 mod child_process;
 mod external_payloads;
 mod failures;
+mod list_times;
 mod migrations;
 mod opening;
 mod plans;

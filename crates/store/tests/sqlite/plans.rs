@@ -146,6 +146,16 @@ async fn hot_statements_search_a_key_and_sort_nothing() {
         "serial.free_slot",
         "serial.has_slot",
         "serial.stop_waiting",
+        "rollups.read_minutes",
+        "rollups.read_sum",
+        "rollups.delete_sum",
+        "rollups.delete_hours",
+        "rollups.throughput",
+        "rollups.read_branch_times",
+        "rollups.branch_times",
+        "rollups.kept_signals",
+        "rollups.read_waits",
+        "rollups.signal_waits_of",
         "signals.count",
         "signals.recipient",
         "signals.inbox_names",
@@ -196,13 +206,79 @@ async fn children_are_found_by_the_index_of_their_parent_and_branch() {
 }
 
 #[tokio::test]
-async fn a_job_is_found_by_the_index_of_keys() {
+async fn lists_walk_one_index_in_its_order() {
     let (_folder, path) = path();
     let _store = Sqlite::open(Options::new(&path)).expect("open");
     let conn = Connection::open(&path).expect("open");
-    let [(_, by_key)] = sql(["inspect.jobs_by_key"]);
-    let plan = plan(&conn, by_key);
-    assert!(plan.contains("SEARCH j USING INDEX windlass_jobs_key (kind=? AND key=?"), "{plan}");
+    let ordered = [
+        ("lists.all", "SEARCH j USING PRIMARY KEY (id>? AND id<?)"),
+        ("lists.periods", "SEARCH p USING PRIMARY KEY (lane=? AND period>? AND period<?)"),
+        ("lists.tag", "SEARCH t USING PRIMARY KEY (tag=? AND job>? AND job<?)"),
+        (
+            "lists.unsuccessful",
+            "SEARCH j USING COVERING INDEX windlass_jobs_unsuccessful (unsuccessful_state=? AND id>? AND id<?)",
+        ),
+        (
+            "lists.error_class",
+            "SEARCH j USING COVERING INDEX windlass_jobs_error_class (error_class=? AND id>? AND id<?)",
+        ),
+        (
+            "lists.unsuccessful_stage",
+            "SEARCH j USING COVERING INDEX windlass_jobs_unsuccessful_stage (stage=? AND id>? AND id<?)",
+        ),
+        (
+            "lists.parked_stage",
+            "SEARCH j USING COVERING INDEX windlass_jobs_parked (stage=? AND id>? AND id<?)",
+        ),
+        ("lists.matching", "SEARCH j USING PRIMARY KEY (id=?)"),
+        ("lists.state_if_matching", "SEARCH j USING PRIMARY KEY (id=?)"),
+        ("prune.lanes_of_period", "SEARCH j USING PRIMARY KEY (id>? AND id<?)"),
+        ("prune.period", "SEARCH windlass_lane_periods USING PRIMARY KEY (lane=? AND period=?)"),
+    ];
+    for (path, search) in ordered {
+        let [(_, text)] = sql([path]);
+        let plan = plan(&conn, text);
+        assert!(plan.contains(search) && !plan.contains("TEMP B-TREE"), "{path}:\n{plan}");
+        assert!(!plan.contains("SCAN"), "{path}:\n{plan}");
+    }
+    let sorted = [
+        ("lists.key", "SEARCH j USING COVERING INDEX windlass_jobs_key (kind=? AND key=?"),
+        ("lists.key_prefix", "SEARCH j USING COVERING INDEX windlass_jobs_key (kind=? AND key>? AND key<?)"),
+        (
+            "lists.size_of_key_prefix",
+            "SEARCH j USING COVERING INDEX windlass_jobs_key (kind=? AND key>? AND key<?)",
+        ),
+        ("lists.parked", "USING COVERING INDEX windlass_jobs_parked"),
+    ];
+    for (path, search) in sorted {
+        let [(_, text)] = sql([path]);
+        let plan = plan(&conn, text);
+        assert!(plan.contains(search), "{path}:\n{plan}");
+    }
+}
+
+#[tokio::test]
+async fn what_the_doctor_and_the_list_of_queues_read_is_found_by_indexes() {
+    let (_folder, path) = path();
+    let store: Arc<dyn Store> = Arc::new(Sqlite::open(Options::new(&path)).expect("open"));
+    submit(&store, &jobs(0, 1_000)).await;
+    let conn = Connection::open(&path).expect("open");
+    for (name, sql) in sql([
+        "diagnose.oldest_ready",
+        "diagnose.suspects",
+        "diagnose.unhandled_failures",
+        "diagnose.awaited_branches",
+        "diagnose.orphaned_branches",
+        "views.queues",
+    ]) {
+        let plan = plan(&conn, sql);
+        // Queues, kinds and lanes are few; branches are read up to a limit, in the order of their key.
+        let scans_jobs = ["SCAN j", "SCAN f", "SCAN r", "SCAN windlass_jobs", "SCAN windlass_ready"];
+        assert!(
+            !scans_jobs.iter().any(|scan| plan.lines().any(|line| line.starts_with(scan))),
+            "{name}:\n{plan}"
+        );
+    }
 }
 
 #[tokio::test]

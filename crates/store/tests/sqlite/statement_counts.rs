@@ -105,10 +105,14 @@ async fn plain_jobs_take_no_statements_for_features_of_other_jobs() {
     let (one, hundred) = (plain_job_statements(1).await, plain_job_statements(100).await);
     assert_eq!(
         one,
-        [6, 9, 5],
-        "begin, insert, ready, counts, gate, commit; begin to commit; begin, claim, update, counts, commit"
+        [7, 9, 6],
+        "begin, insert, ready, counts, period, gate, commit; begin to commit; begin, claim, update, counts, what ended, commit"
     );
-    assert_eq!(hundred, [6, 9, 5 + 99], "the claim is read once, and the counts are written once");
+    assert_eq!(
+        hundred,
+        [7, 9, 6 + 99],
+        "the claim is read once, and counts, periods and ends are written once"
+    );
 }
 
 /// How many statements a commit of one change takes.
@@ -138,8 +142,8 @@ async fn a_step_of_a_machine_takes_few_statements() {
     send(&store, 2, &[signal(id(1), "go", "1", "x")]).await;
     assert_eq!(
         store.statements() - before,
-        10,
-        "begin, recipient, delivery, insert, number, wake, ready, counts, gate, commit"
+        11,
+        "begin, recipient, delivery, insert, number, wake, ready, counts, the wait, gate, commit"
     );
     let before = store.statements();
     let job = claim_one(&store, 2, me, 2).await;
@@ -194,8 +198,8 @@ async fn the_end_of_a_child_is_signalled_in_few_statements() {
     let child = claim_one(&store, 1, me, 2).await;
     let sent = commit_statements(&store, change(me, &child, done("x"))).await;
     assert_eq!(
-        sent, 12,
-        "begin, claim, read, update, read the parent, insert, number, wake, ready, counts, gate, commit"
+        sent, 13,
+        "begin, claim, read, update, read the parent, insert, number, wake, ready, counts, what ended, gate, commit"
     );
 }
 

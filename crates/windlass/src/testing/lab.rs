@@ -241,7 +241,7 @@ impl Lab {
         let filter = Filter { limit: 20, ..Filter::default() };
         let jobs = expect_store(self.store.inspect().jobs(&filter).await, &self.url);
         let mut text = String::new();
-        for job in jobs {
+        for job in jobs.jobs {
             text += &format!("  {} {} is {}\n", job.kind, job.id, job.state);
             for entry in expect_store(self.store.inspect().journal(job.id, None, 200).await, &self.url) {
                 let key = entry.key.map(|key| format!(" [{key}]")).unwrap_or_default();

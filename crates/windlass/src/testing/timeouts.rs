@@ -35,9 +35,9 @@ pub(super) async fn note_waiting_jobs(store: &dyn Store, shared: &Shared) -> Res
     let mut filter = Filter { state: Some(State::Waiting), limit: PAGE, ..Filter::default() };
     loop {
         let page = store.inspect().jobs(&filter).await?;
-        page.iter().for_each(|job| shared.add_signal_wait(job.id));
-        match page.last() {
-            Some(last) => filter.before = Some(last.id),
+        page.jobs.iter().for_each(|job| shared.add_signal_wait(job.id));
+        match page.next {
+            Some(next) => filter.before = Some(next),
             None => return Ok(()),
         }
     }

@@ -171,7 +171,7 @@ async fn processes_that_submit_one_unique_name_get_one_job(url: &str) {
     }
     let engine = Engine::open(url).await.expect("a store");
     let filter = windlass::store::Filter { limit: 1_000, ..Default::default() };
-    assert_eq!(engine.inspect().jobs(&filter).await.expect("jobs").len(), NAMES);
+    assert_eq!(engine.inspect().jobs(&filter).await.expect("jobs").jobs.len(), NAMES);
 }
 
 #[tokio::test]

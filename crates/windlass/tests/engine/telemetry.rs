@@ -276,6 +276,7 @@ async fn a_dead_worker_is_counted(url: &str) {
         liveness_file: None,
         lease: Duration::from_secs(1),
         serves: Vec::new(),
+        token: None,
     };
     assert!(engine.store().register_worker(None, &dead).await.expect("registered"));
     let kinds = engine.kinds().into();

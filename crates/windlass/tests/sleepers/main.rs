@@ -79,8 +79,12 @@ async fn measure(url: &str) -> (Vec<Duration>, Duration) {
     })
     .await;
     let jobs = engine.submit_all((0..SLEEPERS).map(|_| Nap)).await.expect("submitted");
-    let asleep = Filter { state: Some(State::Waiting), limit: SLEEPERS, ..Filter::default() };
-    until("all sleep", async || engine.inspect().jobs(&asleep).await.expect("jobs").len() == SLEEPERS).await;
+    let asleep = Filter { state: Some(State::Waiting), ..Filter::default() };
+    until("all sleep", async || {
+        let count = engine.inspect().count_jobs(&asleep, SLEEPERS).await.expect("counted");
+        count.jobs.values().sum::<u64>() == SLEEPERS as u64
+    })
+    .await;
     killed.kill().expect("killed");
     killed.wait().expect("dead");
     let second =

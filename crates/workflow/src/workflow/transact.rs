@@ -117,6 +117,16 @@ pub(super) enum TransactionEnd {
 pub(super) async fn transact(writer: Writer, work: Work<'_>, timeout: Duration) -> TransactionEnd {
     let core = Arc::clone(&writer.core);
     let Some(attempt) = &core.attempt else { return TransactionEnd::ClaimOver(StepResult::ClaimOver) };
+    if !core.services.store.runs_transactions() {
+        let name =
+            core.lock().calls.get(writer.call).map(|call| call.ident.0.to_string()).unwrap_or_default();
+        let text = format!(
+            "the transaction {name:?} needs the store's database, and this worker runs jobs through a server, without access to it; run \
+             the kind in a worker with the address of the database, and say `Needs::new().database()` in the kind, so that others do not \
+             start with it"
+        );
+        return TransactionEnd::Failed(Failure::stop(text).class(class::REFUSED));
+    }
     let answer = core.services.env.timeout(timeout, attempt.writer.transact(work)).await;
     let failure_in_doubt = match answer {
         Ok(Ok(verdict)) => {

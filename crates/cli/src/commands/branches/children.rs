@@ -1,12 +1,13 @@
 //! `windlass branches --children`: lists the children of branches, packed ones included.
 
 use windlass::{
-    Engine, JobId,
+    JobId,
     operate::Item,
     operate::views::{ItemFilter, ItemList},
 };
 
 use crate::{
+    client::Client,
     out,
     program::Program,
     table::{self, Column, column},
@@ -66,10 +67,9 @@ pub(super) struct ChildPage<'a> {
 }
 
 impl ChildPage<'_> {
-    pub(super) async fn print(&self, engine: &Engine, program: &Program) -> anyhow::Result<()> {
-        let (only, operator) = (self.only.to_filter(), engine.operator());
-        let read = ItemList::read(&operator, self.job, self.branch, only, self.after, self.limit);
-        let list = read.await.map_err(|error| program.explain(error))?;
+    pub(super) async fn print(&self, client: &Client, program: &Program) -> anyhow::Result<()> {
+        let only = self.only.to_filter();
+        let list = client.items(self.job, self.branch, only, self.after, self.limit).await?;
         if self.json {
             return out::print_json(&list);
         }

@@ -9,7 +9,6 @@ use std::process::ExitCode;
 use children::{ChildFilter, ChildPage};
 pub(crate) use page::{Layout, render_notes, table};
 use watch::BranchWatcher;
-use windlass::operate::views::RateMeter;
 
 use crate::{out, program::Program, resolve, stop};
 
@@ -57,23 +56,22 @@ pub(crate) struct Args {
 }
 
 pub(crate) async fn run(args: Args, program: &Program) -> anyhow::Result<ExitCode> {
-    let engine = program.reader().await?;
-    let job = resolve::job_or_block(&args.job, &engine, program).await?;
+    let client = program.client().await?;
+    let job = resolve::job_or_block(&args.job, &client, program).await?;
     let branch = args.branch.as_deref();
     if args.children {
         let (only, after, limit) = (args.only, args.after.as_deref(), args.limit as usize);
-        ChildPage { job, branch, only, after, limit, json: args.json }.print(&engine, program).await?;
+        ChildPage { job, branch, only, after, limit, json: args.json }.print(&client, program).await?;
         return Ok(ExitCode::SUCCESS);
     }
-    let watcher = BranchWatcher { job, branch, operator: &engine.operator(), program };
+    let watcher = BranchWatcher { job, branch, client: &client, program };
     if args.watch || (!args.once && !args.json && console::Term::stdout().is_term()) {
         return Ok(match watcher.watch().await? {
             true => ExitCode::SUCCESS,
             false => ExitCode::from(stop::INTERRUPTED),
         });
     }
-    let mut view = watcher.read(&mut RateMeter::default()).await?;
-    watcher.explain_stalls(&mut view).await?;
+    let view = watcher.read(true).await?;
     if args.json {
         out::print_json(&view)?;
     } else {

@@ -8,7 +8,7 @@ use std::time::Duration;
 use console::{StyledObject, style};
 use windlass::{
     Time,
-    operate::views::{BranchView, BranchesView, MergeState},
+    operate::views::{BranchView, BranchesView, MergeState, Percentiles},
 };
 
 use crate::{
@@ -106,6 +106,10 @@ fn lines(branch: &BranchView, view: &BranchesView, layout: Layout) -> String {
     ends += &rate_and_time_left(rate, branch.time_left(), branch.pending);
     text += &wrap(&ends, 2, layout.width);
     text += &wrap(&polls(branch, view.now), 2, layout.width);
+    let times = times(branch, view.now);
+    if !times.is_empty() {
+        text += &wrap(&times, 2, layout.width);
+    }
     let rule = match (&branch.merge, branch.merge_state, branch.merged_at) {
         (Some(merge), MergeState::Merged, Some(at)) => {
             format!("merged {}, {merge}", durations::relative(at, view.now))
@@ -146,6 +150,30 @@ fn polls(branch: &BranchView, now: Time) -> String {
     let redelivered = format!("{} redelivered", out::thousands(branch.redelivered));
     let opened = format!("opened {}", durations::relative(branch.opened_at, now));
     let parts = [Some(opened), last, next, Some(polls), Some(redelivered)];
+    parts.into_iter().flatten().collect::<Vec<String>>().join(" · ")
+}
+
+/// How fast children were spawned and ended, how long they waited and ran, and when the last one ended.
+fn times(branch: &BranchView, now: Time) -> String {
+    let times = &branch.times;
+    let seconds =
+        |seconds: Option<f64>| seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+    let spawned = times.sealed_at.and(seconds(Some(times.spawn_seconds))).map(|took| {
+        let rate = times.spawn_rate.map(|rate| format!(", {}", format_rate(rate))).unwrap_or_default();
+        format!("spawned in {}{rate}", durations::format(took))
+    });
+    let started = times.first_start_at.map(|at| format!("first start {}", durations::relative(at, now)));
+    let ended = times.last_end_at.map(|at| {
+        let rate =
+            times.end_rate.map(|rate| format!(", {} on the whole", format_rate(rate))).unwrap_or_default();
+        format!("last end {}{rate}", durations::relative(at, now))
+    });
+    let spread = |what: &str, spread: &Percentiles| {
+        let (p50, p95) = (seconds(spread.p50_seconds)?, seconds(spread.p95_seconds)?);
+        Some(format!("{what} {} (95 %: {})", durations::format(p50), durations::format(p95)))
+    };
+    let (waited, ran) = (spread("waited", &times.wait), spread("ran", &times.run));
+    let parts = [spawned.filter(|_| branch.spawned > 0), started, ended, waited, ran];
     parts.into_iter().flatten().collect::<Vec<String>>().join(" · ")
 }
 

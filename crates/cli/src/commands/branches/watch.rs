@@ -9,14 +9,11 @@ use console::Term;
 use windlass::{
     JobId,
     model::BranchNo,
-    operate::{
-        Operator,
-        views::{BranchesView, RateMeter, Totals},
-    },
+    operate::views::{BranchesView, RateMeter, Totals},
 };
 
 use super::page::{Layout, page};
-use crate::{out, program::Program, stop::StopSignals};
+use crate::{client::Client, out, program::Program, stop::StopSignals};
 
 /// How often the branches are read.
 const REFRESH: Duration = Duration::from_secs(1);
@@ -29,22 +26,16 @@ const EXPLAIN_INTERVAL: Duration = Duration::from_secs(5);
 pub(super) struct BranchWatcher<'a> {
     pub(super) job: JobId,
     pub(super) branch: Option<&'a str>,
-    pub(super) operator: &'a Operator,
+    pub(super) client: &'a Client,
     pub(super) program: &'a Program,
 }
 
 impl BranchWatcher<'_> {
-    pub(super) async fn read(&self, meter: &mut RateMeter) -> anyhow::Result<BranchesView> {
-        let view = BranchesView::read(self.operator, self.job, self.branch, meter).await;
-        let mut view = view.map_err(|error| self.program.explain(error))?;
+    /// Reads the branches; with `explain` also why those have stalled in which nothing ends.
+    pub(super) async fn read(&self, explain: bool) -> anyhow::Result<BranchesView> {
+        let mut view = self.client.branches(self.job, self.branch, explain).await?;
         self.use_own_name(&mut view);
         Ok(view)
-    }
-
-    pub(super) async fn explain_stalls(&self, view: &mut BranchesView) -> anyhow::Result<()> {
-        view.explain_stalls(self.operator).await?;
-        self.use_own_name(view);
-        Ok(())
     }
 
     fn use_own_name(&self, view: &mut BranchesView) {
@@ -65,16 +56,16 @@ impl BranchWatcher<'_> {
                 _ = tick.tick() => {}
                 () = stop.received() => return Ok(false),
             }
-            let mut view = self.read(&mut meter).await?;
-            if explained.as_ref().is_none_or(|(at, _)| at.elapsed() >= EXPLAIN_INTERVAL) {
-                let before: Vec<usize> = view.branches.iter().map(|branch| branch.notes.len()).collect();
-                self.explain_stalls(&mut view).await?;
-                let new = view.branches.iter().zip(before);
-                let new = new.map(|(branch, before)| (branch.number, branch.notes[before..].to_vec()));
-                explained = Some((Instant::now(), new.collect()));
-            } else if let Some((_, notes)) = &explained {
+            let explains = explained.as_ref().is_none_or(|(at, _)| at.elapsed() >= EXPLAIN_INTERVAL);
+            let mut view = self.read(explains).await?;
+            meter.measure(Instant::now(), &mut view);
+            let stalls = view.take_stalls();
+            if explains {
+                explained = Some((Instant::now(), stalls));
+            }
+            if let Some((_, stalls)) = &explained {
                 for branch in view.branches.iter_mut().filter(|branch| branch.rate.unwrap_or(0.0) <= 0.0) {
-                    branch.notes.extend(notes.get(&branch.number).into_iter().flatten().cloned());
+                    branch.notes.extend(stalls.get(&branch.number).into_iter().flatten().cloned());
                 }
             }
             let over = view.is_over();

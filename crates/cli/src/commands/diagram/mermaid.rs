@@ -2,7 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Current, Edge, Graph};
+use windlass::operate::diagram::{CurrentStage, TransitionEdge, Transitions};
+
 use crate::out;
 
 /// Keywords of Mermaid at the beginning of a line, in any case.
@@ -24,7 +25,7 @@ const KEYWORDS: [&str; 14] = [
 ];
 
 /// The diagram; with `counts`, each edge has the number of its transitions.
-pub(super) fn draw(title: &str, graph: &Graph, counts: bool) -> String {
+pub(super) fn draw(title: &str, graph: &Transitions, counts: bool) -> String {
     let names = Names::of(graph);
     let mut text = format!("%% {}\nstateDiagram-v2\n", out::plain(title));
     for (name, alias) in &names.aliases {
@@ -33,13 +34,13 @@ pub(super) fn draw(title: &str, graph: &Graph, counts: bool) -> String {
     for start in &graph.starts {
         text += &format!("    [*] --> {}\n", names.get(start));
     }
-    for Edge { from, to, outcome, times } in &graph.edges {
+    for TransitionEdge { from, to, outcome, times } in &graph.edges {
         let to = to.as_deref().map_or("[*]", |to| names.get(to));
         let count =
             if counts || *times > 1 { format!(" ×{}", out::thousands(*times)) } else { String::new() };
         text += &format!("    {} --> {to}: {}{count}\n", names.get(from), out::plain(outcome));
     }
-    if let Some(Current { stage, state }) = &graph.current {
+    if let Some(CurrentStage { stage, state }) = &graph.current {
         text += &format!("    note right of {}: {state}\n", names.get(stage));
     }
     text
@@ -51,7 +52,7 @@ struct Names<'a> {
 }
 
 impl<'a> Names<'a> {
-    fn of(graph: &'a Graph) -> Names<'a> {
+    fn of(graph: &'a Transitions) -> Names<'a> {
         let ends = graph.edges.iter().flat_map(|edge| [Some(&edge.from), edge.to.as_ref()]).flatten();
         let current = graph.current.iter().map(|current| &current.stage);
         let all: BTreeSet<&str> = ends.chain(&graph.starts).chain(current).map(String::as_str).collect();
@@ -89,13 +90,13 @@ fn escaped(name: &str) -> String {
 mod tests {
     use super::*;
 
-    fn edge(from: &str, to: Option<&str>, outcome: &str, times: u64) -> Edge {
-        Edge { from: from.into(), to: to.map(String::from), outcome: outcome.into(), times }
+    fn edge(from: &str, to: Option<&str>, outcome: &str, times: u64) -> TransitionEdge {
+        TransitionEdge { from: from.into(), to: to.map(String::from), outcome: outcome.into(), times }
     }
 
     #[test]
     fn a_graph_is_drawn_with_its_end_and_counts() {
-        let graph = Graph {
+        let graph = Transitions {
             version: 1,
             starts: BTreeSet::from(["Start".to_owned()]),
             edges: vec![
@@ -112,11 +113,11 @@ mod tests {
 
     #[test]
     fn names_that_mermaid_does_not_accept_have_an_alias() {
-        let graph = Graph {
+        let graph = Transitions {
             version: 1,
             starts: BTreeSet::from(["End".to_owned()]),
             edges: vec![edge("End", Some("a \"jar\"; #1\n"), "next", 1), edge("s1", Some("s1"), "next", 3)],
-            current: Some(Current { stage: "a \"jar\"; #1\n".into(), state: "waiting".into() }),
+            current: Some(CurrentStage { stage: "a \"jar\"; #1\n".into(), state: "waiting".into() }),
         };
         let expected = "%% t\nstateDiagram-v2\n    state \"End\" as s2\n    \
                         state \"a #quot;jar#quot;#59; #35;1 \" as s3\n    [*] --> s2\n    s2 --> s3: next\n    \

@@ -9,7 +9,7 @@ use std::process::ExitCode;
 use windlass::{
     ControlOutcome, Time,
     operate::views::{ScheduleRow, Schedules},
-    store::ScheduleView,
+    store::{AdminAction, ScheduleView},
 };
 
 use crate::{args::Actor, durations, out, outcome, program::Program, table};
@@ -58,26 +58,30 @@ pub(crate) async fn run(args: Args, program: &Program) -> anyhow::Result<ExitCod
         Some(Command::Set(args)) => set::run(*args, program).await,
         Some(Command::Next(args)) => next::run(&args),
         Some(Command::Drop(named)) => {
-            let engine = program.reader().await?;
-            let outcome = named.actor.control(&engine).drop_schedule(&named.name).await?;
+            let outcome = administer(program, &named, AdminAction::DropSchedule).await?;
             print(program, &named, &outcome, "dropped; jobs that it submitted stay")
         }
         Some(Command::Pause(named)) => {
-            let engine = program.reader().await?;
-            let outcome = named.actor.control(&engine).pause_schedule(&named.name).await?;
+            let outcome = administer(program, &named, AdminAction::PauseSchedule).await?;
             print(program, &named, &outcome, "paused")
         }
         Some(Command::Resume(named)) => {
-            let engine = program.reader().await?;
-            let outcome = named.actor.control(&engine).resume_schedule(&named.name).await?;
+            let outcome = administer(program, &named, AdminAction::ResumeSchedule).await?;
             print(program, &named, &outcome, "resumed")
         }
         Some(Command::Trigger(named)) => {
-            let engine = program.reader().await?;
-            let outcome = named.actor.control(&engine).trigger(&named.name).await?;
+            let outcome = administer(program, &named, AdminAction::Trigger).await?;
             print(program, &named, &outcome, "triggered")
         }
     }
+}
+
+async fn administer(
+    program: &Program,
+    named: &Named,
+    action: fn(String) -> AdminAction,
+) -> anyhow::Result<ControlOutcome> {
+    program.client().await?.administer(&action(named.name.clone()), &named.actor).await
 }
 
 fn print(program: &Program, named: &Named, outcome: &ControlOutcome, done: &str) -> anyhow::Result<ExitCode> {
@@ -85,7 +89,7 @@ fn print(program: &Program, named: &Named, outcome: &ControlOutcome, done: &str)
 }
 
 async fn list(as_json: bool, program: &Program) -> anyhow::Result<ExitCode> {
-    let view = Schedules::read(&program.reader().await?.operator()).await?;
+    let view = program.client().await?.schedules().await?;
     if as_json {
         out::print_json(&view)?;
     } else if view.schedules.is_empty() {

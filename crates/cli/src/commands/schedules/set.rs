@@ -2,11 +2,12 @@
 
 use std::{process::ExitCode, time::Duration};
 
-use windlass::{Calendar, CatchUp, ControlOutcome, Overlap, Retry};
+use windlass::{Calendar, CatchUp, ControlOutcome, Overlap};
 
 use super::next;
 use crate::{
     args::{self, Actor, FlowControl, KindVersion},
+    client::NewSchedule,
     durations, outcome,
     program::Program,
 };
@@ -59,33 +60,26 @@ pub(super) struct Args {
 
 pub(super) async fn run(args: Args, program: &Program) -> anyhow::Result<ExitCode> {
     let input = args::json("input", &args.input)?;
-    let version = args.version.resolve(program, &args.kind)?;
-    let engine = program.engine().await?;
-    let mut schedule = engine
-        .schedule_json(&args.name, args.calendar.clone(), &args.kind, version, &input)
-        .overlap(args.overlap)
-        .catch_up(args.catch_up)
-        .priority(args.priority)
-        .settings(|settings| {
-            settings.retry = args.attempts.map(Retry::times);
-            settings.timeout = args.timeout;
-            settings.serial = args.flow_control.serial().map(Box::new);
-            settings.rate = args.flow_control.charge().map(Box::new);
-        });
-    if args.version.any_kind {
-        schedule = schedule.unchecked();
-    }
-    if let Some(queue) = &args.queue {
-        schedule = schedule.queue(queue);
-    }
-    for tag in &args.tag {
-        schedule = schedule.tag(tag);
-    }
-    let outcome = match args.actor.schedules(schedule).await? {
-        true => ControlOutcome::Done,
-        false => ControlOutcome::Already("it is so already".into()),
+    let version = args.version.resolve(program, &args.kind).await?;
+    let client = program.client_or_create().await?;
+    let schedule = NewSchedule {
+        name: args.name.clone(),
+        calendar: args.calendar.clone(),
+        kind: args.kind,
+        version,
+        input,
+        is_unchecked: args.version.any_kind,
+        queue: args.queue,
+        overlap: args.overlap,
+        catch_up: args.catch_up,
+        priority: args.priority,
+        tags: args.tag,
+        attempts: args.attempts,
+        timeout: args.timeout,
+        serial: args.flow_control.serial(),
+        rate: args.flow_control.charge(),
     };
-    let now = engine.inspect().clock().await?;
+    let (outcome, now) = client.set_schedule(&schedule, &args.actor).await?;
     let done = match args.calendar.next_after(now) {
         Some(at) if outcome == ControlOutcome::Done => {
             format!("fires next {}, {}", next::local(&args.calendar, at), durations::relative(at, now))

@@ -26,8 +26,8 @@ pub(super) struct Args {
 }
 
 pub(super) async fn run(args: Args, program: &Program) -> anyhow::Result<ExitCode> {
-    let operator = program.reader().await?.operator();
-    let Some(details) = ScheduleDetails::read(&operator, &args.name, args.limit as usize).await? else {
+    let client = program.client().await?;
+    let Some(details) = client.schedule(&args.name, args.limit as usize).await? else {
         bail!("there is no schedule {}; `{} schedules` lists them", out::plain(&args.name), program.name);
     };
     if args.json {
@@ -39,7 +39,7 @@ pub(super) async fn run(args: Args, program: &Program) -> anyhow::Result<ExitCod
 }
 
 fn page(details: &ScheduleDetails) -> String {
-    let ScheduleDetails { row: ScheduleRow { view, .. }, firings, misses, now } = details;
+    let ScheduleDetails { row: ScheduleRow { view, input, .. }, firings, misses, now } = details;
     let (schedule, now) = (&view.schedule, *now);
     let mut page = format!("schedule {}\n", out::plain(&schedule.name));
     let mut line = |name: &str, text: String| page += &format!("  {name:<11}{text}\n");
@@ -64,7 +64,7 @@ fn page(details: &ScheduleDetails) -> String {
         line("tags", out::plain(&schedule.tags.join(", ")));
     }
     page += &show::settings(&schedule.settings);
-    page += &show::section("input", &show::payload(&schedule.input));
+    page += &show::section("input", &show::pretty(input));
     if firings.is_empty() {
         page += "\nno recent firings\n";
     } else {

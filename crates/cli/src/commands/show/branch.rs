@@ -1,15 +1,14 @@
 //! What `show` prints about branches: the job's position in a branch of its parent, its own branches, and packed children.
 
 use anyhow::Context;
-use serde_json::Value;
 use windlass::{
     operate::Item,
     operate::views::{self, JobView},
-    store::Inspect,
 };
 
-use super::section;
+use super::{pretty, section};
 use crate::{
+    client::Client,
     commands::branches::{self, Layout},
     out,
     program::Program,
@@ -61,15 +60,11 @@ fn children(items: u32) -> String {
 }
 
 /// The page of a packed child.
-pub(super) async fn item_page(
-    item: &Item,
-    inspect: &dyn Inspect,
-    program: &Program,
-) -> anyhow::Result<String> {
+pub(super) async fn item_page(item: &Item, client: &Client, program: &Program) -> anyhow::Result<String> {
     let id = item.block.context("the child is not packed into a block")?;
-    let row = inspect.job(id).await?;
-    let (state, parent) = match &row {
-        Some(row) => (row.summary.state.to_string(), row.parent),
+    let block = client.job(id, Some(1)).await?;
+    let (state, parent) = match &block {
+        Some(block) => (block.job.summary.state.to_string(), block.job.parent),
         None => ("deleted".to_owned(), None),
     };
     let mut page = format!("child {}\n", out::plain(&item.key));
@@ -81,7 +76,6 @@ pub(super) async fn item_page(
     }
     line("block", format!("{id}, which is {state}; see `{} show {id}`", program.name));
     line("id", format!("{}, if it is promoted to a job of its own", item.id));
-    let pretty = |value: &Value| serde_json::to_string_pretty(value).unwrap_or_default();
     page += &section("input", &item.input.as_ref().map(pretty).unwrap_or_default());
     if let Some(result) = &item.result {
         page += &section("output", &pretty(result));

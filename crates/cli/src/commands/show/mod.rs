@@ -7,6 +7,7 @@ mod workflow;
 use std::process::ExitCode;
 
 use anyhow::bail;
+use serde_json::Value;
 use windlass::{
     State, States, Time,
     model::{Payload, Settings},
@@ -36,22 +37,21 @@ pub(crate) struct Args {
 const ENTRIES: usize = 50;
 
 pub(crate) async fn run(args: Args, program: &Program) -> anyhow::Result<ExitCode> {
-    let engine = program.reader().await?;
-    let operator = engine.operator();
-    let id = match resolve::job_or_item(&args.id, &engine, program).await? {
+    let client = program.client().await?;
+    let id = match resolve::job_or_item(&args.id, &client, program).await? {
         Found::Job(id) => id,
         Found::Packed(item) if args.json => {
             out::print_json(&item)?;
             return Ok(ExitCode::SUCCESS);
         }
         Found::Packed(item) => {
-            out::print(&branch::item_page(&item, engine.inspect(), program).await?)?;
+            out::print(&branch::item_page(&item, &client, program).await?)?;
             return Ok(ExitCode::SUCCESS);
         }
     };
     let entries = if args.all || args.json { None } else { Some(ENTRIES) };
-    let Some(mut view) = JobView::read(&operator, id, entries).await? else {
-        if operator.why(id).await?.is_some() {
+    let Some(mut view) = client.job(id, entries).await? else {
+        if client.why(id).await?.is_some() {
             bail!(
                 "job {id} is an arrival: it was submitted in a transaction and no worker has admitted it yet; `{} why {id}` explains",
                 program.name
@@ -272,12 +272,17 @@ pub(crate) fn section(title: &str, text: &str) -> String {
     format!("\n{title}\n{lines}")
 }
 
-/// A payload as indented JSON. Strings stay escaped, so that they cannot control the terminal.
+/// A payload as indented JSON, or as a text with its size if it is encoded.
 pub(crate) fn payload(payload: &Payload) -> String {
-    match (payload.codec, serde_json::from_slice::<serde_json::Value>(&payload.bytes)) {
-        (0, Ok(value)) => serde_json::to_string_pretty(&value).unwrap_or_default(),
-        (codec, _) => format!("{} bytes, encoded by codec {codec}", payload.bytes.len()),
+    match (payload.codec, serde_json::from_slice::<Value>(&payload.bytes)) {
+        (0, Ok(value)) => pretty(&value),
+        (codec, _) => pretty(&format!("<{} bytes, codec {codec}>", payload.bytes.len()).into()),
     }
+}
+
+/// Indented JSON. Strings stay escaped, so that they cannot control the terminal.
+pub(crate) fn pretty(value: &Value) -> String {
+    serde_json::to_string_pretty(value).unwrap_or_default()
 }
 
 fn attempts(history: &[Attempt], now: Time) -> String {

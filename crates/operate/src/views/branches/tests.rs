@@ -1,7 +1,7 @@
 //! Views and rates of made-up branches.
 
 use windlass_model::{BranchCounts, BranchPoll, BranchWatch, Merge};
-use windlass_store::Summary;
+use windlass_store::{Branch, Summary};
 
 use super::*;
 
@@ -53,13 +53,14 @@ fn branch(name: &str, spawned: i64, (done, failed, cancelled): (i64, i64, i64)) 
         watch: None,
         merge_record: serde_json::to_string(&Merge::all()).ok(),
         opened_at: NOW - seconds(60),
+        sealed_at: None,
         merged_at: None,
         poll,
     }
 }
 
 fn view(branch: Branch, state: State) -> BranchView {
-    BranchView::new(branch, &parent(state), None, NOW)
+    BranchView::new(branch, &BranchTimes::default(), &parent(state), NOW)
 }
 
 #[test]
@@ -102,11 +103,27 @@ fn blocked_branches_have_one_note_together_and_one_eta() {
 }
 
 #[test]
+fn the_times_of_a_branch_are_rates_and_percentiles() {
+    let mut times = BranchTimes { last_end_at: Some(NOW - seconds(10)), ..BranchTimes::default() };
+    times.run_times.add(windlass_model::Histogram::bucket(2_000_000), 8);
+    let sealed = Branch { sealed_at: Some(NOW - seconds(58)), ..branch("a", 10, (7, 1, 0)) };
+    let seen = BranchView::new(sealed, &times, &parent(State::Waiting), NOW).times;
+    assert_eq!((seen.spawn_seconds, seen.spawn_rate, seen.end_rate), (2.0, Some(5.0), Some(0.16)));
+    let (p50, p95) = (seen.run.p50_seconds.expect("known"), seen.run.p95_seconds.expect("known"));
+    assert!((1.8..2.2).contains(&p50) && p50 == p95 && seen.wait.p50_seconds.is_none(), "{seen:?}");
+    // It is still being filled, and nothing has ended.
+    let open = view(Branch { sealed: false, ..branch("a", 30, (0, 0, 0)) }, State::Running).times;
+    assert_eq!((open.spawn_rate, open.end_rate, open.last_end_at), (Some(0.5), None, None));
+}
+
+#[test]
 fn rates_are_measured_over_the_last_samples() {
     let (mut meter, began) = (RateMeter::default(), Instant::now());
     let at = |seconds: u64| began + Duration::from_secs(seconds);
-    let branch =
-        |number: i64, done: i64| Branch { number: BranchNo(number), ..branch("a", 1_000, (done, 0, 0)) };
+    let branch = |number: i64, done: i64| {
+        let branch = Branch { number: BranchNo(number), ..branch("a", 1_000, (done, 0, 0)) };
+        view(branch, State::Waiting)
+    };
     meter.add(at(0), &[branch(1, 0)]);
     assert_eq!(meter.rate(BranchNo(1)), None, "one sample is not enough");
     meter.add(at(2), &[branch(1, 100), branch(2, 7)]);

@@ -2,7 +2,7 @@
 
 use std::fmt::Debug;
 
-use windlass_model::{JobId, Rev, Signal, State, branch::BRANCH_SIGNAL};
+use windlass_model::{JobId, Rev, Signal, State, Time, branch::BRANCH_SIGNAL};
 
 use super::{
     super::kit::{BEGIN, Handle, all_jobs},
@@ -11,7 +11,8 @@ use super::{
 };
 use crate::{
     AuditFilter, BranchChildFilter, CANCEL_GATE, ChildStates, Error, Filter, Fut, Holds, LimitView, RateHold,
-    ReapReport, StateCount, TIMER_GATE, WorkerView,
+    ReapReport, RollUpRequest, SignalWaitFilter, StateCount, TIMER_GATE, ThroughputBy, ThroughputFilter,
+    WorkerView,
 };
 
 /// Makes one call on both stores and compares the results.
@@ -31,10 +32,11 @@ pub(super) use on_both;
 impl Pair {
     /// Compares lists, counts and gates; with `detail`, everything about every job.
     pub(super) async fn compare(&mut self, detail: bool) -> Result<(), String> {
-        let jobs = on_both!(self, |store| store.inspect().jobs(&all_jobs())).unwrap_or_default();
+        let jobs = on_both!(self, |store| store.inspect().jobs(&all_jobs())).unwrap_or_default().jobs;
         on_both!(self, |store| sorted(store.inspect().state_counts()));
         on_both!(self, |store| sorted(store.inspect().workers()));
         self.compare_gates().await?;
+        self.compare_sums().await?;
         if detail {
             let ids: Vec<_> = jobs.iter().map(|job| job.id).collect();
             on_both!(self, |store| store.job_ends(&ids));
@@ -42,7 +44,23 @@ impl Pair {
                 self.compare_job(id).await?;
             }
             self.compare_settings().await?;
+            // What is read next is summed up, and must be the same.
+            let request = RollUpRequest { limit: 4, hours_before: None, delete_before: None };
+            for store in &self.stores {
+                store.roll_up(&request).await.map_err(|error| error.to_string())?;
+            }
         }
+        Ok(())
+    }
+
+    /// Compares what ended and how long waits for signals took.
+    async fn compare_sums(&self) -> Result<(), String> {
+        for by in [ThroughputBy::Minute, ThroughputBy::Kind] {
+            let (queues, kinds) = (Vec::new(), Vec::new());
+            let filter = ThroughputFilter { queues, kinds, from: BEGIN, until: Time::MAX, by };
+            on_both!(self, |store| store.inspect().throughput(&filter));
+        }
+        on_both!(self, |store| store.inspect().signal_waits(&SignalWaitFilter::default()));
         Ok(())
     }
 
@@ -60,6 +78,7 @@ impl Pair {
             on_both!(self, |store| store.inspect().child_ends(id, Rev(rev), None, 5));
         }
         let branches = on_both!(self, |store| store.inspect().branches(id));
+        on_both!(self, |store| store.inspect().branch_times(id));
         for branch in branches.iter().flatten() {
             for states in [ChildStates::All, ChildStates::Live, ChildStates::Ended, ChildStates::Unsuccessful]
             {
@@ -81,6 +100,21 @@ impl Pair {
                 Filter { state: Some(state), stage: Some(STAGES[0].into()), version: Some(2), ..all_jobs() };
             on_both!(self, |store| store.inspect().jobs(&filter));
             on_both!(self, |store| store.inspect().jobs(&Filter { stage: None, ..filter.clone() }));
+            on_both!(self, |store| store.inspect().jobs(&Filter { version: None, ..filter.clone() }));
+        }
+        let text = |text: &str| Some(text.to_owned());
+        for filter in [
+            Filter { kind: text("a"), ..all_jobs() },
+            Filter { queue: text(QUEUES[1]), version: Some(1), ..all_jobs() },
+            Filter { tag: text("tag 1"), kind: text("b"), ..all_jobs() },
+            Filter { key_prefix: text("key"), ..all_jobs() },
+            Filter { key_prefix: text("key 1"), state: Some(State::Done), ..all_jobs() },
+            Filter { error_class: text("error"), ..all_jobs() },
+            Filter { error_class: text("expired"), queue: text(QUEUES[0]), ..all_jobs() },
+            Filter { error_class: text("cancelled"), state: Some(State::Cancelled), ..all_jobs() },
+        ] {
+            on_both!(self, |store| store.inspect().jobs(&filter));
+            on_both!(self, |store| store.inspect().count_jobs(&filter, usize::MAX));
         }
         let audit = AuditFilter { limit: 100, ..AuditFilter::default() };
         on_both!(self, |store| store.inspect().audit(&audit));

@@ -172,6 +172,7 @@ impl Pair {
                     liveness_file: None,
                     lease: LEASE,
                     serves: Vec::new(),
+                    token: None,
                 };
                 on_both!(self, |store| store.register_worker(now, &new));
             }

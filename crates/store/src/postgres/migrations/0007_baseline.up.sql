@@ -13,7 +13,7 @@
 --
 -- Lock order, for every transaction: workers, timers, arrivals, schedules, unique_names, jobs (by id), branches (by job and
 -- number), serial_keys (by id), serial_waiting and serial_holders, rate_limits (by id), ready, claims, gates, branch_counts (by
--- job, branch and writer), job_counts (by lane and writer).
+-- job, branch and writer), lane_periods and job_counts (by lane and writer).
 
 create table meta (
     one           int4 primary key check (one = 1),
@@ -61,6 +61,7 @@ create table jobs (
     serial_key    int8,
     serial_position int8,               -- its place among the jobs of that key: when it first was due
     wait_until    int8,                 -- when the wait ends whatever has come
+    parked_at     int8,                 -- when it was parked last
     branch        int8,                 -- of a child: the branch of its parent; written at submit
     rev_claim     int8,                 -- the number of the claim that wrote rev; goes with `worker` and `rev_epoch`
     lane          int4 not null,        -- written at submit
@@ -96,7 +97,7 @@ create table jobs (
     has_branches  bool,                 -- true once it has opened a branch
     digest        bytea not null,
     input         bytea not null,
-    key           text,
+    key           text collate "C",     -- lists find it by its beginning
     tags          text,                 -- JSON array, or null for none
     options       text,
     settings      text,                 -- JSON, or null for none
@@ -108,7 +109,9 @@ create table jobs (
     wait          text,                 -- JSON: what it waits for, or waited for when it last made progress
     wait_names    text[],               -- the names of the signals it waits for; null if it waits for children
     unwind        text,                 -- JSON: how it ends once that is undone; written by commit, and by whoever ends it
-    item          text                  -- which item of the spawn, if it has several; written at submit
+    item          text,                 -- which item of the spawn, if it has several; written at submit
+    error_class   text,                 -- of an unsuccessful job: the class of its error, as it stands in the JSON
+    unsuccessful_stage text             -- the stage again, likewise
 ) with (fillfactor = 50);
 
 create unique index jobs_key on jobs (kind, key) where key is not null;
@@ -117,6 +120,26 @@ create index jobs_unsuccessful on jobs (unsuccessful_state, id) where unsuccessf
 create index jobs_parent on jobs (parent, id) where parent is not null and branch is null;
 create index jobs_branch on jobs (parent, branch, id) where branch is not null;
 create index jobs_branch_unsuccessful on jobs (parent, branch, id) where branch is not null and unsuccessful_state is not null;
+
+-- Lists of jobs. What has no index here is found through one of these, or among all jobs.
+create index jobs_error_class on jobs (error_class, id) where error_class is not null;
+create index jobs_unsuccessful_stage on jobs (unsuccessful_stage, id) where unsuccessful_stage is not null;
+
+-- In which periods (16 ms, by the times in ids) jobs of a lane were submitted: a row may be left over, but none is missing. It takes the
+-- place of an index of jobs by lane, which would cost each job what this costs each transaction that submits some.
+create table lane_periods (
+    period        int8 not null,
+    lane          int4 not null,
+    writer        int4 not null,        -- two submits in flight must not wait for each other
+    primary key (lane, period, writer)
+);
+
+-- Parked jobs by stage: an index of jobs would name columns that every wait changes. Written under the lock of the job.
+create table parked_jobs (
+    stage         text not null,        -- empty for a job without one
+    job           uuid not null,
+    primary key (stage, job)
+) with (autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_threshold = 5000);
 
 create table tags (
     tag           text not null,
@@ -146,7 +169,8 @@ create table workers (
     name          text not null,
     liveness_file text,                 -- the lock file that its process holds while it lives
     serves        text not null default '[]', -- JSON: which queues, with how many slots and which kinds
-    progress      text                  -- JSON: what its attempts last reported; written by renew
+    progress      text,                 -- JSON: what its attempts last reported; written by renew
+    token         text                  -- the token with which a server registered it; null for a process with access to this database
 ) with (fillfactor = 50);
 
 -- One row per claim: the jobs it took and their epochs.
@@ -470,6 +494,7 @@ create table branches (
     opened_at     int8 not null,
     merged_at     int8,
     poll_at       int8,                 -- when it is polled next; null if nobody waits for it
+    sealed_at     int8,
     cursor_codec  int2,
     sealed        bool not null default false,
     cancels_children bool not null default false,   -- its live children are being cancelled
@@ -510,3 +535,65 @@ create table tokens (
     revoked_at    int8,
     last_used_at  int8                  -- written at most once a minute
 );
+
+-- What transactions have ended since the last roll-up: a row per transaction, lane, minute and branch, only ever added and deleted. Without
+-- an index: a roll-up takes all rows. Vacuum does not truncate it, which would lock out those who add.
+create table ended_batches (
+    parent        uuid,                 -- the branch of the jobs; null for jobs in none
+    branch        int8,
+    first_start_at int8,                -- of jobs in a branch, as last_end_at
+    last_end_at   int8,
+    lane          int4 not null,
+    minute        int4 not null,        -- since 1970
+    done          int4 not null,
+    failed        int4 not null,
+    cancelled     int4 not null,
+    retried       int4 not null,
+    times         int2[]                -- per attempt that ended a job the buckets of how long it waited and ran, in one number
+) with (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000, vacuum_truncate = off);
+-- Compressing buckets costs more than the bytes it saves.
+alter table ended_batches alter column times set storage external;
+
+-- The sums of these rows, per minute, and per hour once the minute is old.
+create table ended_sums (
+    done          int8 not null,
+    failed        int8 not null,
+    cancelled     int8 not null,
+    retried       int8 not null,
+    starts        int4 not null,        -- the first minute of the period since 1970
+    lane          int4 not null,
+    minutes       int2 not null,        -- its length: 1 or 60
+    wait_times    bytea not null,       -- histograms
+    run_times     bytea not null,
+    primary key (minutes, starts, lane)
+) with (fillfactor = 70);
+
+-- The times of the children of branches that have ended.
+create table branch_times (
+    job           uuid not null,
+    branch        int8 not null,
+    first_start_at int8,
+    last_end_at   int8,
+    wait_times    bytea not null,       -- histograms
+    run_times     bytea not null,
+    primary key (job, branch)
+) with (fillfactor = 70);
+
+-- Waits for signals that have ended since the last roll-up: a row per transaction, kind, signal and day, only ever added and deleted.
+create table wait_batches (
+    kind          int4 not null,
+    day           int4 not null,        -- since 1970
+    signal        text not null,
+    arrived       int2[] not null,      -- the buckets of waits that the signal ended, and of those that timed out
+    timed_out     int2[] not null
+) with (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000, vacuum_truncate = off);
+
+-- The sums of these rows, per day.
+create table signal_waits (
+    kind          int4 not null,
+    day           int4 not null,
+    signal        text not null,
+    arrived       bytea not null,       -- histograms
+    timed_out     bytea not null,
+    primary key (kind, signal, day)
+) with (fillfactor = 70);

@@ -24,16 +24,21 @@ delete from arrivals where ctid = any (array(
 returning seq
 
 -- name: insert_refused
--- Inserts a job that could not be admitted as one that has ended, so that its submitter learns why. $11 is the writer of counts.
+-- Inserts a job that could not be admitted as one that has ended, so that its submitter learns why. $11 is the writer of counts, $12 the
+-- period of its id.
 with inserted as (
     insert into jobs (id, submitted_at, due_at, lane, kind, priority, codec, digest, input, state, unsuccessful_state, reason, failure,
-                      finished_at)
-    values ($1, $2, $2, $3, $4, 0, $5, $6, $7, $8::int2, $8, $9, $10, $2)
+                      finished_at, error_class)
+    values ($1, $2, $2, $3, $4, 0, $5, $6, $7, $8::int2, $8, $9, $10::text, $2, {{common.error_class($10)}})
     on conflict do nothing
-    returning id, lane, state
+    returning id, lane, state, null::uuid as parent, null::int8 as branch
+), to_periods as (
+    insert into lane_periods (lane, period, writer) select lane, $12::int8, $11::int4 from inserted on conflict do nothing
 ), counted_jobs as (
     {{counts.add($11, select lane, 0, 0, 0, 0, count(*) filter (where state = 2), count(*) filter (where state = 3)
         from inserted group by lane)}}
+), recorded_ends as (
+    {{rollups.append({{rollups.ended_outside($2::int8, count(*) filter (where state = 2), count(*) filter (where state = 3), inserted)}})}}
 )
 select id from inserted
 

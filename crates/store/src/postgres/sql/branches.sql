@@ -26,7 +26,8 @@ join branches b on b.job = k.job and b.number = k.number
 with {{common.clock}}, updated as (
     update branches b
     set spawns = coalesce(u.spawns, b.spawns), cursor_codec = coalesce(u.codec, b.cursor_codec),
-        cursor = coalesce(u.cursor, b.cursor), sealed = b.sealed or u.seal, merge_record = coalesce(u.merge_record, b.merge_record),
+        cursor = coalesce(u.cursor, b.cursor), sealed = b.sealed or u.seal,
+        sealed_at = case when u.seal and not b.sealed then clock.now else b.sealed_at end, merge_record = coalesce(u.merge_record, b.merge_record),
         watch = case when not u.merge then coalesce(u.watch, b.watch) end,
         merged_at = case when u.merge then clock.now when u.watch is null then b.merged_at end,
         cancels_children = b.cancels_children or u.cancels_children,

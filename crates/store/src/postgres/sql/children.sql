@@ -71,7 +71,7 @@ limit $4
 -- name: branches
 -- Lists the branches of a job, by number, with the sums of what has ended in them. Walks the primary keys of branches and branch_counts.
 select b.number, b.name, b.spawns, b.cursor_codec, b.cursor, b.sealed, b.cancels_children, b.spawned, b.watch, b.merge_record, b.opened_at,
-       b.merged_at, b.poll, b.poll_at, sums.started, sums.done, sums.failed, sums.cancelled
+       b.merged_at, b.poll, b.poll_at, sums.started, sums.done, sums.failed, sums.cancelled, b.sealed_at
 from branches b
 {{branches.sums}}
 where b.job = $1::uuid

@@ -35,10 +35,10 @@ j.hold is not null or j.has_branches is not null
 j.parent, j.branch, {{common.items_left}} as item_count
 
 -- fragment: mark_done(codec, output)
--- Marks jobs done.
+-- Marks jobs done, at the time of `clock`.
 update jobs j
-set state = 1, {{written}}, finished_at = {{common.now}}, output_codec = c.codec, output = c.output
-from unnest($2::uuid[], $3::int4[], $4::int4[], $5::int8[], $6::int8[], $7::int8[], {{codec}}::int2[], {{output}}::bytea[])
+set state = 1, {{written}}, finished_at = clock.now, output_codec = c.codec, output = c.output
+from clock, unnest($2::uuid[], $3::int4[], $4::int4[], $5::int8[], $6::int8[], $7::int8[], {{codec}}::int2[], {{output}}::bytea[])
      as c (id, epoch, rev, worker, started_at, claim, codec, output)
 where {{guard}}
 
@@ -58,10 +58,28 @@ counted as (
 )
 
 -- fragment: count_ended(writer)
--- Counts the jobs that `wrote` has ended.
+-- Counts the jobs that `wrote` has ended, and records them with their times.
+ended as materialized (
+    {{rollups.ended_by_attempts(count(*) filter (where state = 1), count(*) filter (where state = 2), count(*) filter (where state = 3))}}
+), {{add_ended({{writer}})}}
+
+-- fragment: count_all_done(writer)
+-- The same if all of them are done.
+ended as materialized (
+    {{rollups.ended_by_attempts(count(*), 0, 0)}}
+), {{add_ended({{writer}})}}
+
+-- fragment: add_ended(writer)
+-- Adds what `ended` has counted.
 counted_jobs as (
-    {{counts.ended({{writer}}, wrote)}}
+    {{counts.ended({{writer}}, ended)}}
+), recorded_ends as (
+    {{rollups.append(table ended)}}
 )
+
+-- fragment: ended_columns
+-- What count_ended needs of a job.
+j.lane, j.state, j.due_at, j.started_at, j.finished_at
 
 -- fragment: add_entries
 -- Adds the journal entries of changes that `wrote` has written.
@@ -101,34 +119,46 @@ has_undo = case when c.has_undo then true else j.has_undo end
 
 -- name: done
 -- Marks tasks done where the guard holds. Returns the ids it wrote, whether they leave something to clear, and their branches.
-with wrote as (
+with {{common.clock}}, wrote as (
     {{mark_done($10, $11)}}
-    returning j.id, j.lane, j.state, {{has_leftovers}} as has_leftovers, {{branch_child}}
-), {{count_ended($12)}}
+    returning j.id, {{ended_columns}}, {{has_leftovers}} as has_leftovers, {{branch_child}}
+), {{count_all_done($12)}}
+select id, has_leftovers, parent, branch, item_count from wrote
+
+-- name: done_one
+-- The same for one task. It sums nothing up: a statement with aggregates starts later, which a commit of one job would feel.
+with {{common.clock}}, wrote as (
+    {{mark_done($10, $11)}}
+    returning j.id, {{ended_columns}}, {{has_leftovers}} as has_leftovers, {{branch_child}}
+), counted_jobs as (
+    {{counts.add($12, select lane, -1, 0, 0, 1, 0, 0 from wrote)}}
+), recorded_ends as (
+    {{rollups.append({{rollups.one_done}})}}
+)
 select id, has_leftovers, parent, branch, item_count from wrote
 
 -- name: done_counted
 -- The same for a batch that has children of branches, which it counts in the rows of writer $12.
-with wrote as (
+with {{common.clock}}, wrote as (
     {{mark_done($10, $11)}}
-    returning j.id, j.lane, j.state, {{has_leftovers}} as has_leftovers, c.rev, {{branch_child}}
-), {{count_ended($12)}}, {{count_done($12)}}
+    returning j.id, {{ended_columns}}, {{has_leftovers}} as has_leftovers, c.rev, {{branch_child}}
+), {{count_all_done($12)}}, {{count_done($12)}}
 select id, has_leftovers from wrote
 
 -- name: done_journal
 -- Marks workflows done where the guard holds, with entries of their journals. Returns the same as done.
-with wrote as (
+with {{common.clock}}, wrote as (
     {{mark_done($20, $21)}}
-    returning j.id, j.lane, j.state, {{has_leftovers}} as has_leftovers, {{branch_child}}
-), {{count_ended($22)}}, {{add_entries}}
+    returning j.id, {{ended_columns}}, {{has_leftovers}} as has_leftovers, {{branch_child}}
+), {{count_all_done($22)}}, {{add_entries}}
 select id, has_leftovers, parent, branch, item_count from wrote
 
 -- name: done_journal_counted
 -- The same for a batch that has children of branches, which it counts in the rows of writer $22.
-with wrote as (
+with {{common.clock}}, wrote as (
     {{mark_done($20, $21)}}
-    returning j.id, j.lane, j.state, {{has_leftovers}} as has_leftovers, c.rev, {{branch_child}}
-), {{count_ended($22)}}, {{add_entries}}, {{count_done($22)}}
+    returning j.id, {{ended_columns}}, {{has_leftovers}} as has_leftovers, c.rev, {{branch_child}}
+), {{count_all_done($22)}}, {{add_entries}}, {{count_done($22)}}
 select id, has_leftovers from wrote
 
 -- name: failed
@@ -136,12 +166,12 @@ select id, has_leftovers from wrote
 with {{common.clock}}, wrote as (
     update jobs j
     set state = c.state, unsuccessful_state = c.state, {{written}}, finished_at = clock.now, reason = c.reason, failure = c.failure,
-        attempts = j.attempts + c.counts
+        attempts = j.attempts + c.counts, error_class = {{common.error_class(c.failure)}}, unsuccessful_stage = j.stage
     from clock, unnest($2::uuid[], $3::int4[], $4::int4[], $5::int8[], $6::int8[], $7::int8[],
                        $10::int2[], $11::int2[], $12::text[], $13::int4[])
          as c (id, epoch, rev, worker, started_at, claim, state, reason, failure, counts)
     where {{guard}}
-    returning j.id, j.lane, j.state, c.epoch, c.worker, c.started_at, c.failure, {{has_leftovers}} as has_leftovers, {{branch_child}}
+    returning j.id, {{ended_columns}}, c.epoch, c.worker, c.failure, {{has_leftovers}} as has_leftovers, {{branch_child}}
 ), {{count_ended($14)}}, attempted as (
     insert into attempts (job, epoch, worker, started_at, ended_at, failure)
     select wrote.id, wrote.epoch, wrote.worker, wrote.started_at, clock.now, wrote.failure from wrote, clock
@@ -156,14 +186,16 @@ with {{common.clock}}, wrote as (
     update jobs j
     set state = c.state, unsuccessful_state = nullif(c.state, 1), {{written}}, finished_at = clock.now, {{stage}},
         reason = c.reason, failure = coalesce(c.failure, j.failure), attempts = j.attempts + c.counts,
-        output_codec = c.output_codec, output = c.output
+        output_codec = c.output_codec, output = c.output,
+        error_class = case when c.state <> 1 then {{common.error_class(c.failure)}} end,
+        unsuccessful_stage = case when c.state <> 1 then coalesce(c.stage, j.stage) end
     from clock, unnest($2::uuid[], $3::int4[], $4::int4[], $5::int8[], $6::int8[], $7::int8[],
                        $20::text[], $21::text[], $22::int2[], $23::bytea[], $26::bool[],
                        $27::text[], $28::int2[], $29::int2[], $30::text[], $31::int4[], $32::int2[], $33::bytea[])
          as c (id, epoch, rev, worker, started_at, claim, ran, stage, codec, data, has_undo,
                outcome, state, reason, failure, counts, output_codec, output)
     where {{guard}}
-    returning j.id, j.rev, j.lane, j.state, c.epoch, c.worker, c.started_at, c.ran, c.outcome, c.failure,
+    returning j.id, {{ended_columns}}, j.rev, c.epoch, c.worker, c.ran, c.outcome, c.failure,
               {{has_leftovers}} as has_leftovers, {{branch_child}}
 ), {{count_ended($34)}}, {{add_attempts}}, transitioned as (
     insert into transitions (job, rev, stage, outcome, at, worker)
@@ -200,6 +232,9 @@ with {{common.clock}}, wrote as (
         select wrote.lane from wrote, clock where wrote.due_at <= clock.now and wrote.hold is null)}}
 ), counted_jobs as (
     {{counts.add($33, select lane, 0, count(*), 0, 0, 0, 0 from wrote, clock where wrote.due_at > clock.now group by lane)}}
+), recorded_ends as (
+    {{rollups.append(select lane, (clock.now / 60000000)::int4, null, null, 0, 0, 0, count(*)::int4, null, null, null
+        from wrote, clock where wrote.failure is not null group by lane, clock.now)}}
 )
 select id, false, false, parent, branch, item_count from wrote
 

@@ -42,6 +42,10 @@ coalesce(j.parked, 0) = 1
 j.id, j.lane, j.priority, j.state, j.reason, j.attempts, j.submitted_at, j.due_at, j.finished_at, j.key,
 {{is_ready({{span}})}} as is_ready, {{in_timers}} as is_scheduled, {{is_parked}} as is_parked, j.stage
 
+-- fragment: error_class(failure)
+-- The class of an error, as it stands in its JSON, which begins with it. The pattern has the same meaning whatever backslashes mean by default.
+substring({{failure}} from e'^[{]"class":"((?:[^"\\\\]|\\\\.)*)"')
+
 -- fragment: ready_lane
 -- The lane of a job in the ready set: suspects are in the negative one.
 case when suspect then -lane else lane end

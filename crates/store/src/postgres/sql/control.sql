@@ -59,13 +59,17 @@ with ended as materialized (
 -- cancel requests, skipping timers that another process is firing. $4 is the writer of counts. Returns those that are children or have branches: whether a wait of
 -- their parent counts them, whether they have branches, and the branches they are in. Walks primary keys.
 with old as materialized (
-    select j.lane, {{counts.old_location}} from jobs j where j.id = any($1::uuid[]) and j.state = 0
+    select j.id, j.lane, j.stage, {{rollups.branch_of_job}}, {{counts.old_location}} from jobs j where j.id = any($1::uuid[]) and j.state = 0
 ), counted_jobs as (
     {{counts.left_live($4, 0, count(*), old)}}
+), unparked as (
+    {{waits.unpark((select id, stage from old where was_parked))}}
+), recorded_ends as (
+    {{rollups.append({{rollups.ended_outside($3::int8, 0, count(*), old)}})}}
 ), wrote as (
     update jobs j
     set state = 3, unsuccessful_state = 3, epoch = j.epoch + 1, failure = x.failure, finished_at = $3::int8, hold = null,
-        parked = null
+        parked = null, error_class = {{common.error_class(x.failure)}}, unsuccessful_stage = j.stage
     from unnest($1, $2::text[]) as x (id, failure)
     where j.id = x.id and j.state = 0
     returning j.id, j.due_at, j.deadline_at, j.parent_rev, j.parent, j.branch, j.item_count, j.items_counted, j.rev, j.has_branches
@@ -134,7 +138,7 @@ with old as materialized (
     update jobs j
     set state = 0, unsuccessful_state = null, reason = null, finished_at = null, attempts = 0, worker_deaths = 0, solo_crashes = 0,
         suspect = false, retry_counts = null, epoch = j.epoch + 1, hold = null, parked = null, steps_since_wait = 0, due_at = $2::int8,
-        unwind = null, has_undo = case when j.has_undo is not null then true end,
+        error_class = null, unsuccessful_stage = null, unwind = null, has_undo = case when j.has_undo is not null then true end,
         serial_position = case when j.serial_key is not null then $2 end,
         deadline_at = case when j.deadline_at is not null
                       then least($2 + greatest(j.deadline_at - j.submitted_at, 0), $3::int8) end
@@ -152,11 +156,13 @@ with old as materialized (
 -- or position of their serial key. The jobs and serial keys are locked, and the jobs not in the ready set; serial.enter comes next. $4
 -- is the writer of counts. Walks primary keys.
 with old as materialized (
-    select j.id, j.due_at, j.deadline_at, j.serial_key, j.serial_position, j.lane, {{counts.old_location}}
+    select j.id, j.due_at, j.deadline_at, j.serial_key, j.serial_position, j.lane, j.stage, {{counts.old_location}}
     from jobs j where j.id = any($1::uuid[]) and j.state = 0
 ), counted_jobs as (
     {{counts.add($4, select lane, 0, -count(*) filter (where was_scheduled), -count(*) filter (where was_parked), 0, 0, 0
         from old group by lane)}}
+), unparked as (
+    {{waits.unpark((select id, stage from old where was_parked))}}
 ), wrote as (
     update jobs j
     set unwind = x.unwind, has_undo = false, epoch = j.epoch + 1, due_at = $3::int8, attempts = 0, worker_deaths = 0, solo_crashes = 0,
@@ -180,9 +186,10 @@ delete from serial_holders h using old o where h.serial_key = o.serial_key and h
 update jobs set priority = $2::int2 where id = any($1::uuid[])
 
 -- name: update_stage
--- Gives a machine, which is locked, another lane, stage and data, and raises its epoch. $6 is the writer of counts. Walks the primary key.
+-- Gives a machine, which is locked, another lane, stage and data, and raises its epoch. $6 is the writer of counts, $7 the period of its id.
+-- Walks primary keys.
 with old as materialized (
-    select j.lane, j.state, {{counts.old_location}} from jobs j where j.id = $1::uuid
+    select j.id, j.lane, j.stage, j.state, {{counts.old_location}} from jobs j where j.id = $1::uuid
 ), counted_jobs as (
     {{counts.add($6, select lane, sum(sign * (state = 0)::int4), sum(sign * (state = 0 and was_scheduled)::int4),
         sum(sign * (state = 0 and was_parked)::int4), sum(sign * (state = 1)::int4), sum(sign * (state = 2)::int4),
@@ -190,8 +197,14 @@ with old as materialized (
         from (select lane, state, was_scheduled, was_parked, -1 as sign from old
               union all select $2::int4, state, was_scheduled, was_parked, 1 from old) moved
         group by lane)}}
+), to_periods as (
+    insert into lane_periods (lane, period, writer) values ($2, $7::int8, $6) on conflict do nothing
+), reparked as (
+    update parked_jobs p set stage = $3 from old o where o.was_parked and p.job = o.id and p.stage = coalesce(o.stage, '')
 )
-update jobs set lane = $2, stage = $3::text, data_codec = $4::int2, data = $5::bytea, epoch = epoch + 1
+update jobs
+set lane = $2, stage = $3::text, data_codec = $4::int2, data = $5::bytea, epoch = epoch + 1,
+    unsuccessful_stage = case when unsuccessful_state is not null then $3 end
 where id = $1
 
 -- name: write_audit

@@ -12,10 +12,9 @@ on conflict (lane, writer) do update
 set live = counts.live + excluded.live, scheduled = counts.scheduled + excluded.scheduled, waiting = counts.waiting + excluded.waiting,
     done = counts.done + excluded.done, failed = counts.failed + excluded.failed, cancelled = counts.cancelled + excluded.cancelled
 
--- fragment: ended(writer, jobs)
--- Counts jobs that were running and have ended: the CTE has their lanes and states.
-{{add({{writer}}, select lane, -count(*), 0, 0, count(*) filter (where state = 1), count(*) filter (where state = 2),
-    count(*) filter (where state = 3) from {{jobs}} group by lane)}}
+-- fragment: ended(writer, ended)
+-- Counts jobs that were running and have ended: the CTE has their lanes, and how many are done, failed and were cancelled.
+{{add({{writer}}, select lane, -sum(done + failed + cancelled), 0, 0, sum(done), sum(failed), sum(cancelled) from {{ended}} group by lane)}}
 
 -- fragment: old_location
 -- Where a live job, which is locked, was before the statement: whether it was scheduled, and whether it was parked.

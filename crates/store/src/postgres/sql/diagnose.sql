@@ -27,9 +27,12 @@ select q.name, k.name, l.version, j.due_at
 from lanes l
 join queues q on q.id = l.queue
 join kinds k on k.id = l.kind
-join jobs j on j.id in (
-    (select r.job from ready r where r.lane = l.id order by r.rank limit 1),
-    (select r.job from ready r where r.lane = -l.id order by r.rank limit 1))
+cross join lateral (
+    (select r.job from ready r where r.lane = l.id order by r.rank, r.job limit 1)
+    union all
+    (select r.job from ready r where r.lane = -l.id order by r.rank, r.job limit 1)
+) first
+join jobs j on j.id = first.job
 
 -- name: suspects
 -- Counts ready suspects, up to a cap. Walks the primary key of ready.

@@ -1,5 +1,5 @@
--- Inspect, as far as jobs go, and Execution::job_ends: reads only, and locks nothing. views.sql reads what limits jobs, children.sql children
--- and branches.
+-- Inspect, as far as jobs go, and Execution::job_ends: reads only, and locks nothing. lists.sql lists jobs, views.sql reads what
+-- limits them, children.sql children and branches.
 
 -- name: job
 -- Reads one job with all that is known of it. Where it is says the state of a live job; who runs it is found in the claims, which are few.
@@ -15,80 +15,6 @@ left join lateral (
 ) h on true
 left join branches b on b.job = j.parent and b.number = j.branch
 where j.id = $1
-
--- fragment: matches(state)
--- Whether a job matches a filter, but for where it is: parameters 2, 3 and 6 to 13.
-j.id < coalesce($2::uuid, 'ffffffff-ffff-ffff-ffff-ffffffffffff'::uuid)
-      and {{state}}
-      and ($6::text is null or j.lane in (select l.id from lanes l join kinds k on k.id = l.kind where k.name = $6))
-      and ($7::text is null or j.lane in (select l.id from lanes l join queues q on q.id = l.queue where q.name = $7))
-      and ($8::text is null or exists (select 1 from tags t where t.tag = $8 and t.job = j.id))
-      and ($9::text is null or j.key = $9)
-      and ($10::text is null or j.stage = $10)
-      and ($11::int4 is null or j.lane in (select l.id from lanes l where l.version = $11))
-      and (not $13::bool or j.parent is null)
-
--- fragment: is_there
--- Whether a job, by the columns of the statement that say where it is, is where the filter wants it.
-($4::bool is null or is_ready = $4) and ($5::bool is null or is_scheduled = $5) and ($12::bool is null or is_parked = $12)
-
--- fragment: list(state)
--- Lists jobs that match a filter, newest first. $1 is the span by which a job's priority moves its rank.
-select * from (
-    select {{common.summary($1)}}
-    from jobs j
-    where {{matches({{state}})}}
-    order by j.id desc
-) matching
-where {{is_there}}
-limit $14
-
--- fragment: count(state)
--- Counts jobs that match a filter by what decides their state: the column `state`, and where a live job is.
-select state, is_ready, is_scheduled, is_parked, count(*) from (
-    select j.state, j.state = 0 and {{common.is_ready($1)}} as is_ready, j.state = 0 and {{common.in_timers}} as is_scheduled,
-           {{common.is_parked}} as is_parked
-    from jobs j
-    where {{matches({{state}})}}
-) matching
-where {{is_there}}
-group by 1, 2, 3, 4
-
--- fragment: any_state
--- In any state, or in state $3.
-($3::int2 is null or j.state = $3)
-
--- fragment: of_key
--- With the key $9, one of each kind at most, in any state, or in state $3. Walks jobs_key for each kind.
-{{any_state}} and j.key = $9::text and j.kind = any (array(select k.id from kinds k))
-
--- fragment: unsuccessful
--- Failed or cancelled ($3). Walks jobs_unsuccessful.
-j.unsuccessful_state = $3::int2
-
--- name: jobs
--- Lists jobs in any state, or in state $3. Walks the primary key backwards.
-{{list({{any_state}})}}
-
--- name: jobs_by_key
--- Lists jobs with the key $9. Walks jobs_key for each kind.
-{{list({{of_key}})}}
-
--- name: unsuccessful_jobs
--- Lists failed or cancelled jobs ($3). Walks jobs_unsuccessful backwards.
-{{list({{unsuccessful}})}}
-
--- name: count_jobs
--- Counts jobs in any state, or in state $3. Reads all jobs.
-{{count({{any_state}})}}
-
--- name: count_jobs_by_key
--- Counts jobs with the key $9. Walks jobs_key for each kind.
-{{count({{of_key}})}}
-
--- name: count_unsuccessful_jobs
--- Counts failed or cancelled jobs ($3). Walks jobs_unsuccessful.
-{{count({{unsuccessful}})}}
 
 -- name: job_ends
 -- Reads how jobs ended, if they did. Walks the primary key.

@@ -61,11 +61,25 @@ with deleted as (
     delete from branches where job = any (array(select id from deleted where has_branches))
 ), deleted_counts as (
     delete from branch_counts where job = any (array(select id from deleted where has_branches))
+), deleted_times as (
+    delete from branch_times where job = any (array(select id from deleted where has_branches))
 ), deleted_names as (
     delete from unique_names s using unnest($3::int4[], $4::text[], $5::uuid[]) as n (kind, key, job), deleted d
     where s.kind = n.kind and s.name = n.key and s.job = n.job and d.id = n.job
 )
-select count(*) from deleted
+select count(*), array(select distinct lane from deleted) from deleted
+
+-- name: periods
+-- Deletes the periods $2, whose ids are from $3 on and below $4, of those of the lanes $1 that have no jobs in them any more: the jobs
+-- were deleted by an earlier statement. Skips those that another process is deleting. Walks primary keys.
+delete from lane_periods where ctid = any (array(
+    select p.ctid from unnest($2::int8[], $3::uuid[], $4::uuid[]) as d (period, low, high)
+    cross join lateral (
+        select array(select distinct j.lane from jobs j where j.id >= d.low and j.id < d.high) as lanes
+    ) kept
+    join lane_periods p on p.lane = any($1::int4[]) and p.period = d.period and p.lane <> all(kept.lanes)
+    for update of p skip locked
+))
 
 -- name: firings
 -- Deletes what schedules fired and missed before $1, at most 1,000 rows each per schedule. Walks the primary keys.

@@ -48,10 +48,13 @@ with {{common.clock}}, decided as materialized (
         state = case when d.is_poison then 2 else 0 end,
         unsuccessful_state = case when d.is_poison then 2 end,
         reason = case when d.is_poison then $10::int2 end,
-        finished_at = case when d.is_poison then clock.now end
+        finished_at = case when d.is_poison then clock.now end,
+        error_class = case when d.is_poison then {{common.error_class(d.failure)}} end,
+        unsuccessful_stage = case when d.is_poison then j.stage end
     from decided d, clock
     where j.id = d.id and j.epoch = d.epoch and j.state = 0
-    returning j.id, j.lane, j.priority, j.due_at, j.state, j.deadline_at, j.hold, j.serial_key, j.parent_rev
+    returning j.id, j.lane, j.priority, j.due_at, j.state, j.deadline_at, j.hold, j.serial_key, j.parent_rev, j.finished_at,
+              {{rollups.branch_of_job}}
 ), attempted as (
     insert into attempts (job, epoch, worker, started_at, ended_at, failure)
     select d.id, d.epoch, d.worker, d.claimed_at, clock.now, d.failure from decided d join wrote on wrote.id = d.id, clock
@@ -62,6 +65,8 @@ with {{common.clock}}, decided as materialized (
     {{gates.bump_lanes($12, select lane from wrote where state = 0 and hold is null)}}
 ), counted_jobs as (
     {{counts.add($13, select lane, -count(*), 0, 0, 0, count(*), 0 from wrote where state = 2 group by lane)}}
+), recorded_ends as (
+    {{rollups.append({{rollups.ended_outside(max(finished_at), count(*), 0, wrote where state = 2)}})}}
 )
 select state, count(*), array_agg(deadline_at) filter (where state = 2 and deadline_at is not null),
        array_agg(id) filter (where state = 2 and deadline_at is not null),

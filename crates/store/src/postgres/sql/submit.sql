@@ -46,9 +46,19 @@ counted_jobs as (
     {{counts.add({{writer}}, select lane, count(*), count(*) filter (where due_at > submitted_at), 0, 0, 0, 0 from inserted group by lane)}}
 )
 
+-- fragment: add_periods(writer, lanes, periods)
+-- Notes in which periods jobs of which lanes are inserted, each once.
+to_periods as (
+    insert into lane_periods (lane, period, writer)
+    select p.lane, p.period, {{writer}}::int4 from unnest({{lanes}}::int4[], {{periods}}::int8[]) as p (lane, period)
+    where exists (select from inserted)
+    order by p.lane, p.period
+    on conflict do nothing
+)
+
 -- name: insert
 -- Inserts jobs, unless their ids or keys exist: those due now into the ready set or, if worker $22 has a lease and the queue is not paused,
--- into its claim $23; the others into timers. $19 keys, $20 the span by which priority moves the rank, $21 the gate writer, $24 that of counts. Returns the ids
+-- into its claim $23; the others into timers. $19 keys, $20 the span by which priority moves the rank, $21 the gate writer, $24 that of counts, $25 and $26 lanes and periods. Returns the ids
 -- it wrote, and whether they are claimed. Sorted by kind, key and id. Locks the worker (key share), then jobs.
 with {{common.clock}}, live_worker as materialized (
     select w.id from workers w, clock where w.id = $22 and w.status = 0 and w.lease_until > clock.now for key share of w
@@ -77,13 +87,13 @@ with {{common.clock}}, live_worker as materialized (
 ), {{add_tags}}, to_gates as (
     {{gates.bump_timers_and_lanes($21, exists (select from inserted where due_at > submitted_at or deadline_at is not null),
         select lane from placed where is_due and not is_claimed)}}
-), {{count_inserted($24)}}
+), {{count_inserted($24)}}, {{add_periods($24, $25, $26)}}
 select id, is_claimed from placed
 
 -- name: insert_special
 -- Inserts jobs that need more than a row and a placement (serial keys, unique names, rate limits, parents, signals), unless their ids or keys
 -- exist; later statements make them ready. $19 to $28 are their key, parent, serial key, weight, whether they keep their slot, parent revision, branch,
--- spawn, item and number of items, $29 the writer of counts. Returns the ids it wrote, which are due, when they were submitted, and which have timers. Sorted as by insert.
+-- spawn, item and number of items, $29 the writer of counts, $30 and $31 lanes and periods. Returns the ids it wrote, which are due, when they were submitted, and which have timers. Sorted as by insert.
 with {{common.clock}}, inserted as (
     insert into jobs ({{columns}}, key, parent, serial_key, serial_position, rate_weight, keeps_slot, parent_rev, branch, spawn, item, item_count)
     select {{values}}, n.key, n.parent, n.serial_key, {{due_at}}, n.rate_weight, n.keeps_slot, n.parent_rev, n.branch, n.spawn, n.item,
@@ -93,13 +103,13 @@ with {{common.clock}}, inserted as (
          as n ({{names}}, key, parent, serial_key, rate_weight, keeps_slot, parent_rev, branch, spawn, item, item_count)
     on conflict do nothing
     returning id, lane, submitted_at, due_at, deadline_at
-), {{add_timers}}, {{add_tags}}, {{count_inserted($29)}}
+), {{add_timers}}, {{add_tags}}, {{count_inserted($29)}}, {{add_periods($29, $30, $31)}}
 select id, due_at <= submitted_at, submitted_at, due_at > submitted_at or deadline_at is not null from inserted
 
 -- name: insert_branch_children
 -- Inserts children of branches, unless their ids exist: those due now into the ready set, the others into timers; without $27 nowhere, because
 -- their first attempt is written next. With $24 they are added to what was spawned in their branches, once for each branch. $19 to $23
--- are parent, branch, spawn, item and number of items, $25 the span by which priority moves the rank, $26 the gate writer, $28 that of counts. Writes no row
+-- are parent, branch, spawn, item and number of items, $25 the span by which priority moves the rank, $26 the gate writer, $28 that of counts, $29 and $30 lanes and periods. Writes no row
 -- of their parents. Sorted by id.
 with {{common.clock}}, inserted as (
     insert into jobs ({{columns}}, parent, branch, spawn, item, item_count)
@@ -115,7 +125,7 @@ with {{common.clock}}, inserted as (
     update branches b set spawned = b.spawned + k.n
     from (select parent, branch, sum(coalesce(item_count, 1)) as n from inserted group by parent, branch) k
     where $24::bool and b.job = k.parent and b.number = k.branch
-), {{count_inserted($28)}}
+), {{count_inserted($28)}}, {{add_periods($28, $29, $30)}}
 {{gates.bump_timers_and_lanes($26, exists (select from inserted where due_at > submitted_at or deadline_at is not null),
     select lane from inserted where due_at <= submitted_at and $27)}}
 

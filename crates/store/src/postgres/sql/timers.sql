@@ -35,8 +35,14 @@ order by j.id for update
 select job, author, note, deadline_at from cancel_requests where job = any($1::uuid[])
 
 -- name: end_waits
--- Ends the waits of parked jobs, which are locked, because their time is over. Walks the primary key of jobs.
-update jobs set parked = null where id = any($1::uuid[])
+-- Ends the waits of parked jobs, which are locked, because their time is over at $2, and records how long they were. Walks primary keys.
+with woken as (
+    update jobs j set parked = null where j.id = any($1::uuid[])
+    returning j.id, j.stage, j.kind, j.wait_names, j.wait_needs, j.parked_at, $2::int8 as ended_at, true as timed_out
+), unparked as (
+    {{waits.unpark(woken)}}
+)
+{{rollups.append_waits(woken)}}
 
 -- name: make_ready
 -- Adds jobs to the ready set and moves the gates of their queues: $1 lanes there, $2 ranks, $3 jobs, $4 their own lanes, $5 the gate writer.
@@ -51,13 +57,17 @@ with entering as (
 -- Fails jobs, which are locked, whose deadlines have passed, and raises their epochs: running attempts are fenced. $5 is the writer of
 -- counts. Walks the primary key of jobs.
 with old as materialized (
-    select j.lane, {{counts.old_location}} from jobs j where j.id = any($1::uuid[]) and j.state = 0
+    select j.id, j.lane, j.stage, {{rollups.branch_of_job}}, {{counts.old_location}} from jobs j where j.id = any($1::uuid[]) and j.state = 0
 ), counted_jobs as (
     {{counts.left_live($5, count(*), 0, old)}}
+), unparked as (
+    {{waits.unpark((select id, stage from old where was_parked))}}
+), recorded_ends as (
+    {{rollups.append({{rollups.ended_outside($4::int8, count(*), 0, old)}})}}
 )
 update jobs j
 set state = 2, unsuccessful_state = 2, epoch = j.epoch + 1, reason = $3, failure = x.failure, finished_at = $4, hold = null,
-    parked = null
+    parked = null, error_class = {{common.error_class(x.failure)}}, unsuccessful_stage = j.stage
 from unnest($1, $2::text[]) as x (id, failure)
 where j.id = x.id and j.state = 0
 

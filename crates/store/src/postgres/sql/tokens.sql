@@ -29,3 +29,7 @@ from tokens where id = $1::text
 -- Lists all tokens. Walks the unique index of names.
 select id, name, role, kinds, queues, hash, created_at, created_by, expires_at, revoked_at, last_used_at
 from tokens order by name collate "C"
+
+-- name: registrant
+-- Reads the token that a worker was registered with. Walks the primary key of workers.
+select token from workers where id = $1::int8

@@ -16,7 +16,7 @@ select j.suspect, j.serial_key is not null, p.at, p.author, p.note, q.paused_at,
         ) ahead),
        {{common.now}},
        case when j.parked = 1 then j.wait end, j.wait_until, j.pending_children,
-       case when j.parked = 1 then array(select distinct s.name from signals s where s.job = j.id and s.unreadable is null) end
+       case when j.parked = 1 then array(select distinct s.name from signals s where s.job = j.id and s.unreadable is null) end, j.parked_at
 from jobs j
 join lanes l on l.id = j.lane
 join queues q on q.id = l.queue

@@ -17,7 +17,7 @@ with {{common.clock}}, wrote as (
         suspect = false, wait = c.wait, wait_names = string_to_array(c.wait_names, ' '), wait_needs = c.wait_needs,
         wait_until = case when c.timeout is not null then least(clock.now + c.timeout, $33::int8) end,
         due_at = case when c.timeout is not null then least(clock.now + c.timeout, $33) else clock.now end,
-        parked = case when c.wait is not null then 1 end,
+        parked = case when c.wait is not null then 1 end, parked_at = case when c.wait is not null then clock.now end,
         hold = case when c.wait is null and j.hold = 1 then 2 else j.hold end
     from clock, unnest($2::uuid[], $3::int4[], $4::int4[], $5::int8[], $6::int8[], $7::int8[],
                        $20::text[], $21::text[], $22::int2[], $23::bytea[], $26::bool[], $27::bool[],
@@ -36,6 +36,9 @@ with {{common.clock}}, wrote as (
 ), to_gates as (
     {{gates.bump_timers_and_lanes($35, exists (select from wrote where wait_until is not null),
         select lane from wrote where parked is null and hold is null)}}
+), to_parked as (
+    insert into parked_jobs (stage, job) select coalesce(stage, ''), id from wrote where parked = 1
+    on conflict do nothing
 ), counted_jobs as (
     {{counts.add($36, select lane, 0, 0, count(*), 0, 0, 0 from wrote where parked = 1 group by lane)}}
 )
@@ -46,19 +49,25 @@ select id, false, false, parent, branch, item_count from wrote
 (select count(distinct s.name) from signals s
  where s.job = j.id and s.name = any(j.wait_names) and s.unreadable is null)
 
+-- fragment: unpark(jobs)
+-- Deletes jobs, which a query or CTE lists with their stages, from those that are parked. Walks the primary key.
+delete from parked_jobs p using {{jobs}} u where p.job = u.id and p.stage = coalesce(u.stage, '')
+
 -- name: wake
 -- Wakes those of some jobs, which are locked, that are parked and have what they wait for: the one way out of a wait before its time is over.
 -- Deletes their timers (skipping those that another process is firing) and makes them ready: adds them to the ready set and moves its gates,
--- or to those that wait for their serial key, or holds them. A statement of its own, after the locks: it must see the signals of earlier
--- holders of them. Returns who was woken, and whose serial key must be settled. Walks the primary keys of jobs, signals and timers.
+-- or to those that wait for their serial key, or holds them; records how long they waited. A statement of its own, after the locks: it
+-- must see the signals of earlier holders of them. Returns who was woken, and whose serial key must be settled. Walks the primary keys of
+-- jobs, signals and timers.
 with {{common.clock}}, woken as (
     update jobs j
     set parked = 0, due_at = clock.now, hold = case when j.hold = 1 then 2 else j.hold end
     from clock
     where j.id = any($2::uuid[]) and j.parked = 1 and j.state = 0
       and case when j.wait_names is null then j.pending_children <= 0 else {{awaited_signals}} >= j.wait_needs end
-    returning j.id, j.lane, j.suspect, j.due_at + j.priority * $3::int8 as rank, j.wait_until, j.hold, j.serial_key, j.serial_position,
-              {{serial.has_slot}} as has_slot
+    returning j.id, j.lane, j.stage, j.suspect, j.due_at + j.priority * $3::int8 as rank, j.wait_until, j.hold, j.serial_key,
+              j.serial_position, {{serial.has_slot}} as has_slot, j.kind, j.wait_names, j.wait_needs, j.parked_at,
+              j.due_at as ended_at, false as timed_out
 ), deleted_timers as (
     {{timers.delete_unlocked(woken w join timers t on t.due_at = w.wait_until and t.job = w.id and t.purpose = 0)}}
 ), to_waiting as (
@@ -69,7 +78,11 @@ with {{common.clock}}, woken as (
     insert into ready (lane, rank, job) select {{common.ready_lane}}, rank, id from woken where hold is null and has_slot
 ), to_gates as (
     {{gates.bump_lanes($4, select lane from woken where hold is null and has_slot)}}
+), unparked as (
+    {{unpark(woken)}}
 ), counted_jobs as (
     {{counts.add($5, select lane, 0, 0, -count(*), 0, 0, 0 from woken group by lane)}}
+), recorded_waits as (
+    {{rollups.append_waits(woken)}}
 )
 select id, serial_key is not null and (hold is not null or not has_slot) from woken

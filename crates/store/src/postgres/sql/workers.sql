@@ -6,8 +6,8 @@
 with {{common.clock}}, deleted as (
     delete from workers w using clock where w.status = 2 and w.lease_until < clock.now - 604800000000 and w.id <> $2
 )
-insert into workers (id, name, liveness_file, lease_until, serves)
-select $2, $3, $4, clock.now + $5::int8, $6 from clock
+insert into workers (id, name, liveness_file, lease_until, serves, token)
+select $2, $3, $4, clock.now + $5::int8, $6, $7 from clock
 on conflict do nothing
 
 -- name: renew

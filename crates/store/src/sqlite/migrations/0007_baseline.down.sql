@@ -1,4 +1,9 @@
 -- Deletes the whole store.
+drop table windlass_signal_waits;
+drop table windlass_wait_batches;
+drop table windlass_branch_times;
+drop table windlass_ended_sums;
+drop table windlass_ended_batches;
 drop table windlass_tokens;
 drop table windlass_branches;
 drop table windlass_context;
@@ -26,6 +31,7 @@ drop table windlass_workers;
 drop table windlass_timers;
 drop table windlass_ready;
 drop table windlass_tags;
+drop table windlass_lane_periods;
 drop table windlass_payloads;
 drop table windlass_jobs;
 drop table windlass_lanes;

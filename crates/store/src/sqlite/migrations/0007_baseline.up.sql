@@ -101,7 +101,9 @@ create table windlass_jobs (
     has_branches  integer,              -- true once it has opened a branch
     external_payloads integer,          -- bits: which payloads are in `payloads`: 1 input, 2 output, 4 data
     last_signal   integer not null default 0,  -- the number of the last signal it was sent; numbers are not used again
-    rev_claim     integer               -- the number of the claim that wrote rev; goes with `worker` and `rev_epoch`
+    rev_claim     integer,              -- the number of the claim that wrote rev; goes with `worker` and `rev_epoch`
+    error_class   text,                 -- of an unsuccessful job: the class of its error
+    parked_at     integer               -- when it was parked last
 ) without rowid;
 
 create unique index windlass_jobs_key on windlass_jobs (kind, key) where key is not null;
@@ -117,6 +119,20 @@ create table windlass_payloads (
     bytes         blob not null,
     primary key (job, part)
 );
+
+-- Lists of jobs. What has no index here is found through one of these, or among all jobs.
+create index windlass_jobs_error_class on windlass_jobs (error_class, id) where error_class is not null;
+create index windlass_jobs_unsuccessful_stage on windlass_jobs (stage, id, unsuccessful_state) where unsuccessful_state is not null;
+-- Parked jobs by stage. PostgreSQL has a table of them: there, an index would make every wait write all indexes.
+create index windlass_jobs_parked on windlass_jobs (stage, id, parked) where parked is not null;
+
+-- In which periods (16 ms, by the times in ids) jobs of a lane were submitted: a row may be left over, but none is missing. It takes the
+-- place of an index of jobs by lane, which would cost each job what this costs each transaction that submits some.
+create table windlass_lane_periods (
+    lane          integer not null,
+    period        integer not null,
+    primary key (lane, period)
+) without rowid;
 
 create table windlass_tags (
     tag           text not null,
@@ -145,7 +161,8 @@ create table windlass_workers (
     name          text not null,
     liveness_file text,                 -- the lock file that its process holds while it lives
     serves        text not null default '[]',  -- JSON: which queues, with how many slots and which kinds
-    progress      text                  -- JSON: what its attempts last reported; written by renew
+    progress      text,                 -- JSON: what its attempts last reported; written by renew
+    token         text                  -- the token with which a server registered it; null for a process with access to this file
 );
 
 -- One row per claim: the jobs it took, 20 bytes each (id, then epoch big-endian).
@@ -394,6 +411,7 @@ create table windlass_branches (
     cancels_children integer not null default 0,  -- its live children are being cancelled
     poll          text,                 -- JSON: what the last poll found
     poll_at       integer,              -- when it is polled next
+    sealed_at     integer,
     primary key (job, number)
 ) without rowid;
 create index windlass_branches_poll on windlass_branches (poll_at) where poll_at is not null;
@@ -411,4 +429,63 @@ create table windlass_tokens (
     expires_at    integer,
     revoked_at    integer,
     last_used_at  integer               -- written at most once a minute
+) without rowid;
+
+-- What transactions have ended since the last roll-up: a row per transaction, lane, minute and branch, only ever added and deleted.
+create table windlass_ended_batches (
+    lane          integer not null,
+    minute        integer not null,     -- since 1970
+    parent        blob,                 -- the branch of the jobs; null for jobs in none
+    branch        integer,
+    done          integer not null,
+    failed        integer not null,
+    cancelled     integer not null,
+    retried       integer not null,
+    first_start_at integer,             -- of jobs in a branch, as last_end_at
+    last_end_at   integer,
+    times         blob not null         -- per attempt that ended a job the buckets of how long it waited and ran, a byte each
+);
+
+-- The sums of these rows, per minute, and per hour once the minute is old.
+create table windlass_ended_sums (
+    minutes       integer not null,     -- the length of the period: 1 or 60
+    starts        integer not null,     -- its first minute since 1970
+    lane          integer not null,
+    done          integer not null,
+    failed        integer not null,
+    cancelled     integer not null,
+    retried       integer not null,
+    wait_times    blob not null,        -- histograms
+    run_times     blob not null,
+    primary key (minutes, starts, lane)
+) without rowid;
+
+-- The times of the children of branches that have ended.
+create table windlass_branch_times (
+    job           blob not null,
+    branch        integer not null,
+    first_start_at integer,
+    last_end_at   integer,
+    wait_times    blob not null,        -- histograms
+    run_times     blob not null,
+    primary key (job, branch)
+) without rowid;
+
+-- Waits for signals that have ended since the last roll-up: a row per transaction, kind, signal and day, only ever added and deleted.
+create table windlass_wait_batches (
+    kind          integer not null,
+    signal        text not null,
+    day           integer not null,     -- since 1970
+    arrived       blob not null,        -- histograms: lengths of waits that the signal ended, and of those that timed out
+    timed_out     blob not null
+);
+
+-- The sums of these rows, per day.
+create table windlass_signal_waits (
+    kind          integer not null,
+    signal        text not null,
+    day           integer not null,
+    arrived       blob not null,
+    timed_out     blob not null,
+    primary key (kind, signal, day)
 ) without rowid;

@@ -19,7 +19,9 @@ delete from windlass_arrivals where seq = ?1
 
 -- name: end_refused
 -- Ends a job that was inserted only to say why it cannot run. Walks the primary key of jobs.
-update windlass_jobs set state = ?2, unsuccessful_state = ?2, reason = ?3, failure = ?4, finished_at = ?5 where id = ?1
+update windlass_jobs
+set state = ?2, unsuccessful_state = ?2, reason = ?3, failure = ?4, finished_at = ?5, error_class = {{common.error_class(?4)}}
+where id = ?1
 
 -- name: is_waiting
 -- Whether a job waits to be admitted, by its id as bytes or as text. Reads the whole table, which is short.

@@ -20,7 +20,7 @@ select sealed from windlass_branches where job = ?1 and number = ?2
 -- cancelled. Walks the primary key.
 update windlass_branches
 set spawns = coalesce(?3, spawns), cursor_codec = coalesce(?4, cursor_codec), cursor = coalesce(?5, cursor),
-    merge_record = coalesce(?6, merge_record), sealed = sealed or ?7,
+    merge_record = coalesce(?6, merge_record), sealed = sealed or ?7, sealed_at = case when ?7 and not sealed then ?12 else sealed_at end,
     watch = case when ?10 then null else coalesce(?8, watch) end,
     poll_at = case when ?11 then ?12
                    when cancels_children then poll_at

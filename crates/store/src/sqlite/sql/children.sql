@@ -46,7 +46,7 @@ where j.id = ?1
 -- name: branches
 -- Lists the branches of a job, by number. Walks the primary key of branches.
 select number, name, spawns, cursor_codec, cursor, sealed, merged_at, cancels_children, spawned, started, done, failed, cancelled, watch,
-       merge_record, opened_at, poll, poll_at
+       merge_record, opened_at, poll, poll_at, sealed_at
 from windlass_branches where job = ?1 order by number
 
 -- fragment: child

@@ -30,7 +30,7 @@ where {{guard}} and {{unattached}}
 -- name: failed
 -- Marks a job failed or cancelled (?12) if the guard holds and nothing depends on it. Walks the primary key.
 update windlass_jobs
-set state = ?12, unsuccessful_state = ?12, finished_at = ?11, reason = ?13, failure = ?14, attempts = attempts + ?15, hold = null,
+set state = ?12, unsuccessful_state = ?12, error_class = {{common.error_class(?14)}}, finished_at = ?11, reason = ?13, failure = ?14, attempts = attempts + ?15, hold = null,
     {{written}}
 where {{guard}} and {{unattached}}
 

@@ -33,6 +33,10 @@ j.id, j.lane, j.priority, j.state, j.reason, j.attempts, j.submitted_at, j.due_a
 coalesce(j.hold, 0) = 2 or {{in_ready({{span}})}} or {{in_serial_waiting}} as is_ready,
 {{in_timers}} as is_scheduled, j.parked is not null as is_parked, j.stage
 
+-- fragment: error_class(failure)
+-- The class of an error.
+json_extract({{failure}}, '$.class')
+
 -- fragment: input
 -- The input of a job, from its row or from windlass_payloads.
 case when j.external_payloads & 1 then (select p.bytes from windlass_payloads p where p.job = j.id and p.part = 1) else j.input end

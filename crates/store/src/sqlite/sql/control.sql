@@ -11,7 +11,8 @@ from windlass_jobs j where j.id = ?1
 -- name: cancel
 -- Ends a live job as cancelled: its epoch is raised, so that a running attempt is fenced. Walks the primary key.
 update windlass_jobs
-set state = 3, unsuccessful_state = 3, epoch = epoch + 1, failure = ?2, finished_at = ?3, hold = null, parked = null
+set state = 3, unsuccessful_state = 3, epoch = epoch + 1, failure = ?2, finished_at = ?3, hold = null, parked = null,
+    error_class = {{common.error_class(?2)}}
 where id = ?1 and state = 0
 
 -- name: request_cancel
@@ -47,7 +48,7 @@ update windlass_jobs set hold = 2 where id = ?1
 -- name: revive
 -- Revives a failed or cancelled job: resets its counters, raises its epoch, and makes it due now. Walks the primary key.
 update windlass_jobs
-set state = 0, unsuccessful_state = null, reason = null, finished_at = null, attempts = 0, worker_deaths = 0, solo_crashes = 0, suspect = 0,
+set state = 0, unsuccessful_state = null, error_class = null, reason = null, finished_at = null, attempts = 0, worker_deaths = 0, solo_crashes = 0, suspect = 0,
     retry_counts = null, steps_since_wait = 0, epoch = epoch + 1, due_at = ?2,
     serial_position = case when serial_key is null then serial_position else ?2 end, deadline_at = ?3, unwind = null
 where id = ?1

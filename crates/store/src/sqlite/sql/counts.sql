@@ -8,9 +8,9 @@ on conflict (lane) do update
 set live = live + ?2, scheduled = scheduled + ?3, waiting = waiting + ?4, done = done + ?5, failed = failed + ?6,
     cancelled = cancelled + ?7
 
--- name: lane_of_job
--- Reads the lane of a job. Walks the primary key.
-select lane from windlass_jobs where id = ?1
+-- name: claimed_from
+-- Reads the lane of a job, and when it was due. Walks the primary key.
+select lane, due_at from windlass_jobs where id = ?1
 
 -- name: read
 -- Reads the counts of all lanes. Reads the whole table, which is short.

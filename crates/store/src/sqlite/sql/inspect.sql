@@ -1,5 +1,5 @@
--- Inspect, as far as jobs go, and Execution::job_ends: reads only, on a connection of its own. views.sql reads what limits jobs,
--- children.sql children and branches.
+-- Inspect, as far as jobs go, and Execution::job_ends: reads only, on a connection of its own. lists.sql lists jobs,
+-- views.sql reads what limits them, children.sql children and branches.
 
 -- name: job
 -- Reads one job with all that is known of it. Where it is says the state of a live job. Walks primary keys. ?2 is the span by which
@@ -14,73 +14,6 @@ from windlass_jobs j where j.id = ?1
 -- Reads what the attempts of a worker last reported. Walks the primary key. PostgreSQL reads it within job.
 select progress from windlass_workers where id = ?1
 
--- fragment: matches(state)
--- Whether a job matches a filter: parameters 2 to 13. `is_ready`, `is_scheduled` and `is_parked` are columns of the statement.
-j.id < coalesce(?2, x'ffffffffffffffffffffffffffffffffff')
-  and {{state}}
-  and (?4 is null or is_ready = ?4)
-  and (?5 is null or is_scheduled = ?5)
-  and (?6 is null or j.lane in (select l.id from windlass_lanes l join windlass_kinds k on k.id = l.kind where k.name = ?6))
-  and (?7 is null or j.lane in (select l.id from windlass_lanes l join windlass_queues q on q.id = l.queue where q.name = ?7))
-  and (?8 is null or exists (select 1 from windlass_tags t where t.tag = ?8 and t.job = j.id))
-  and (?9 is null or j.key = ?9)
-  and (?10 is null or j.stage = ?10)
-  and (?11 is null or j.lane in (select l.id from windlass_lanes l where l.version = ?11))
-  and (?12 is null or is_parked = ?12)
-  and (not ?13 or j.parent is null)
-
--- fragment: list(state)
--- Lists jobs that match a filter, newest first. ?1 is the span by which a job's priority moves its rank.
-select {{common.summary(?1)}}
-from windlass_jobs j
-where {{matches({{state}})}}
-order by j.id desc
-limit ?14
-
--- fragment: count(state)
--- Counts jobs that match a filter by what decides their state: the column `state`, and where a live job is.
-select j.state, case when j.state = 0 then coalesce(j.hold, 0) = 2 or {{common.in_ready(?1)}} or {{common.in_serial_waiting}} else 0 end as is_ready,
-       case when j.state = 0 then {{common.in_timers}} else 0 end as is_scheduled, j.parked is not null as is_parked, count(*)
-from windlass_jobs j
-where {{matches({{state}})}}
-group by 1, 2, 3, 4
-
--- fragment: any_state
--- In any state, or in state ?3.
-(?3 is null or j.state = ?3)
-
--- fragment: of_key
--- With the key ?9, one of each kind at most, in any state, or in state ?3. Walks jobs_key for each kind.
-{{any_state}} and j.key = ?9 and j.kind in (select k.id from windlass_kinds k)
-
--- fragment: unsuccessful
--- Failed or cancelled (?3). Walks jobs_unsuccessful.
-j.unsuccessful_state = ?3
-
--- name: jobs
--- Lists jobs in any state, or in state ?3. Walks the primary key backwards.
-{{list({{any_state}})}}
-
--- name: jobs_by_key
--- Lists jobs with the key ?9. Walks jobs_key for each kind.
-{{list({{of_key}})}}
-
--- name: unsuccessful_jobs
--- Lists failed or cancelled jobs (?3). Walks jobs_unsuccessful backwards.
-{{list({{unsuccessful}})}}
-
--- name: count_jobs
--- Counts jobs in any state, or in state ?3. Reads all jobs.
-{{count({{any_state}})}}
-
--- name: count_jobs_by_key
--- Counts jobs with the key ?9. Walks jobs_key for each kind.
-{{count({{of_key}})}}
-
--- name: count_unsuccessful_jobs
--- Counts failed or cancelled jobs (?3). Walks jobs_unsuccessful.
-{{count({{unsuccessful}})}}
-
 -- name: job_ends
 -- Reads how a job ended, if it did. Walks the primary key.
 select j.state, j.reason, j.failure, j.output_codec, {{common.output}}
@@ -91,8 +24,8 @@ from windlass_jobs j where j.id = ?1
 select epoch, worker, started_at, ended_at, failure from windlass_attempts where job = ?1 order by epoch
 
 -- name: wait
--- Reads what a parked job waits for. Walks the primary key.
-select wait, wait_until, pending_children from windlass_jobs where id = ?1
+-- Reads what a parked job waits for, and since when. Walks the primary key.
+select wait, wait_until, pending_children, parked_at from windlass_jobs where id = ?1
 
 -- name: inbox
 -- Lists the signals in an inbox, oldest first. Walks the primary key.

@@ -35,6 +35,14 @@ delete from windlass_jobs where id = ?1
 -- Deletes one tag of a job. Walks the primary key.
 delete from windlass_tags where tag = ?1 and job = ?2
 
+-- name: lanes_of_period
+-- Lists the lanes of the jobs from id ?1 on and below ?2. Walks the primary key.
+select j.lane from windlass_jobs j where j.id >= ?1 and j.id < ?2
+
+-- name: period
+-- Forgets a period in which a lane has no jobs any more. Walks the primary key.
+delete from windlass_lane_periods where lane = ?1 and period = ?2
+
 -- name: payloads
 -- Deletes the external payloads of a job. Walks the primary key.
 delete from windlass_payloads where job = ?1
@@ -66,6 +74,10 @@ delete from windlass_context where job = ?1
 -- name: branches
 -- Deletes the branches of a job. Walks the primary key.
 delete from windlass_branches where job = ?1
+
+-- name: branch_times
+-- Deletes the times of the branches of a job. Walks the primary key.
+delete from windlass_branch_times where job = ?1
 
 -- name: firings
 -- Deletes the firings of all schedules before ?1. Walks the primary key once per schedule.

@@ -31,7 +31,7 @@ update windlass_jobs set epoch = epoch + 1, worker_deaths = ?2, solo_crashes = ?
 -- Fails a job that killed its workers, and raises its epoch. Walks the primary key.
 update windlass_jobs
 set state = 2, unsuccessful_state = 2, epoch = epoch + 1, worker_deaths = ?2, solo_crashes = ?3, failure = ?4, reason = ?5, finished_at = ?6,
-    hold = null
+    error_class = {{common.error_class(?4)}}, hold = null
 where id = ?1
 
 -- name: retire_dead

@@ -4,7 +4,7 @@
 -- name: recipient
 -- Reads the job that a signal is for: its state, what it waits for and until when, the last number of its inbox, and its placement.
 -- Walks the primary key of jobs.
-select j.state, j.wait, j.last_signal, j.wait_until, j.pending_children, {{common.placement(j.)}}
+select j.state, j.wait, j.last_signal, j.wait_until, j.pending_children, {{common.placement(j.)}}, j.parked_at
 from windlass_jobs j where j.id = ?1
 
 -- name: count
@@ -28,8 +28,8 @@ insert into windlass_signals (job, number, name, at, codec, payload) values (?1,
 update windlass_jobs set last_signal = ?2 where id = ?1
 
 -- name: inbox_names
--- Reads the names of the signals in an inbox, without unreadable ones. Walks the primary key.
-select name from windlass_signals where job = ?1 and unreadable is null
+-- Reads the names of the signals in an inbox, in order, without unreadable ones. Walks the primary key.
+select name from windlass_signals where job = ?1 and unreadable is null order by number
 
 -- name: consume
 -- Deletes a signal that a step received and consumed. Walks the primary key.

@@ -18,6 +18,10 @@ insert into windlass_ready (lane, rank, job) values (?1, ?2, ?3)
 -- Adds a tag of a job.
 insert into windlass_tags (tag, job) values (?1, ?2) on conflict do nothing
 
+-- name: add_period
+-- Notes that jobs of a lane are inserted in a period. Walks the primary key.
+insert into windlass_lane_periods (lane, period) values (?1, ?2) on conflict do nothing
+
 -- name: add_payload
 -- Writes a payload that is too large for its job's row. PostgreSQL stores large values apart by itself. Walks the primary key.
 insert into windlass_payloads (job, part, bytes) values (?1, ?2, ?3)

@@ -34,5 +34,6 @@ delete from windlass_ready where lane = ?1 and rank = ?2 and job = ?3
 -- name: expire
 -- Fails a job whose deadline has passed, and raises its epoch: a running attempt is fenced. Walks the primary key of jobs.
 update windlass_jobs
-set state = 2, unsuccessful_state = 2, epoch = epoch + 1, reason = ?2, failure = ?3, finished_at = ?4, hold = null, parked = null
+set state = 2, unsuccessful_state = 2, epoch = epoch + 1, reason = ?2, failure = ?3, finished_at = ?4, hold = null, parked = null,
+    error_class = {{common.error_class(?3)}}
 where id = ?1 and state = 0

@@ -28,3 +28,7 @@ from windlass_tokens where id = ?1
 -- Lists all tokens. Walks the unique index of names.
 select id, name, role, kinds, queues, hash, created_at, created_by, expires_at, revoked_at, last_used_at
 from windlass_tokens order by name
+
+-- name: registrant
+-- Reads the token that a worker was registered with. Walks the primary key of workers.
+select token from windlass_workers where id = ?1

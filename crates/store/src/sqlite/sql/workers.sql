@@ -3,7 +3,7 @@
 
 -- name: register
 -- Registers a worker, unless the id is taken.
-insert into windlass_workers (id, name, liveness_file, lease_until, serves) values (?1, ?2, ?3, ?4, ?5) on conflict do nothing
+insert into windlass_workers (id, name, liveness_file, lease_until, serves, token) values (?1, ?2, ?3, ?4, ?5, ?6) on conflict do nothing
 
 -- name: delete_gone
 -- Deletes workers that have been gone for a week. PostgreSQL does it within register. Reads the whole table, which is short.

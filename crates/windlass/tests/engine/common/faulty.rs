@@ -175,7 +175,7 @@ impl<F: Faults> Wrapper for FaultyStore<F> {
 
     reads! {
         job(id: JobId) -> Option<store::Job>;
-        jobs(filter: &'a store::Filter) -> Vec<store::Summary>;
+        jobs(filter: &'a store::Filter) -> store::JobPage;
         history(id: JobId) -> Vec<store::Attempt>;
         state_counts() -> Vec<store::StateCount>;
         backlog(cap: u64) -> Vec<store::Backlog>;

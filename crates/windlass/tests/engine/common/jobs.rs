@@ -43,6 +43,7 @@ pub(crate) async fn make_suspects(engine: &Engine, kind: &str, jobs: usize) {
         liveness_file: None,
         lease: Duration::from_secs(60),
         serves: Vec::new(),
+        token: None,
     };
     assert!(store.register_worker(None, &worker).await.expect("registered"));
     let kinds = [KindVersion { kind: kind.into(), version: 1 }].into();

@@ -296,7 +296,7 @@ async fn a_check_finds_the_one_job_that_would_diverge(on: On) {
     let first = Engine::builder(url).store(store.clone()).workflow::<Odd>().start().await.expect("started");
     let jobs = first.submit_all((0..1_000).map(|n| Odd { n })).await.expect("submitted");
     let waiting = Filter { state: Some(State::Waiting), limit: 1_000, ..Filter::default() };
-    until("all wait", async || first.inspect().jobs(&waiting).await.expect("jobs").len() == 1_000).await;
+    until("all wait", async || first.inspect().jobs(&waiting).await.expect("jobs").jobs.len() == 1_000).await;
     first.stop().await;
     let before = store.inspect().journal(jobs[613].id, None, 99).await.expect("a journal");
     let later =
@@ -311,7 +311,7 @@ async fn a_check_finds_the_one_job_that_would_diverge(on: On) {
     );
     // A check changes nothing.
     assert_eq!(store.inspect().journal(jobs[613].id, None, 99).await.expect("a journal"), before);
-    assert_eq!(store.inspect().jobs(&waiting).await.expect("jobs").len(), 1_000);
+    assert_eq!(store.inspect().jobs(&waiting).await.expect("jobs").jobs.len(), 1_000);
 }
 
 edition!(Placed, flow, {

@@ -173,7 +173,7 @@ async fn a_signal_that_is_awaited_late_is_received(on: On) {
 async fn children_of(lab: &Lab) -> Vec<State> {
     let engine = lab.engine().await;
     let filter = windlass::Filter { kind: Some("meets".into()), limit: 10, ..Default::default() };
-    let jobs = engine.inspect().jobs(&filter).await.expect("read");
+    let jobs = engine.inspect().jobs(&filter).await.expect("read").jobs;
     jobs.into_iter().map(|job| job.state).collect()
 }
 

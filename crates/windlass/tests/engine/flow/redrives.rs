@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, sync::Mutex};
 
 use windlass::{
     Error, State,
-    operate::{Item, RedriveProgress, SkipReason},
+    operate::{Item, RedriveProgress, SkipReason, SkippedBranch},
     prelude::*,
     store::ChildStates,
     testing::{Lab, LabJob},
@@ -147,7 +147,8 @@ async fn a_merged_branch_is_redriven_only_by_name(on: On) {
     let job = pieces(&lab, 20, false, &broken, Merge::settled()).await;
     assert_eq!(lab.result(job).await.expect("done"), (19, 2));
     let (redriven, _) = redrive(&lab, job, None).await;
-    assert_eq!(redriven.skipped, [("pieces".to_owned(), SkipReason::Merged)]);
+    let merged = SkippedBranch { branch: "pieces".into(), why: SkipReason::Merged };
+    assert_eq!(redriven.skipped, [merged]);
     assert_eq!(redriven.retried, 0);
     fix(&broken);
     let (redriven, _) = redrive(&lab, job, Some("pieces")).await;

@@ -129,7 +129,7 @@ async fn a_graceful_stop_finishes_running_jobs_and_releases_the_others(url: &str
     assert_eq!((count(State::Running), count(State::Ready) + count(State::Done)), (0, 40), "{counts:?}");
     assert!(count(State::Done) >= 4);
     let ready = Filter { state: Some(State::Ready), limit: 99, ..Filter::default() };
-    let released = engine.inspect().jobs(&ready).await.expect("listed");
+    let released = engine.inspect().jobs(&ready).await.expect("listed").jobs;
     assert!(released.iter().all(|job| job.attempts == 0));
 
     let again = started(url).await;
@@ -150,6 +150,7 @@ async fn jobs_of_a_dead_predecessor_run_at_once(url: &str) {
         liveness_file: None,
         lease: hour,
         serves: Vec::new(),
+        token: None,
     };
     assert!(store.register_worker(None, &new).await.expect("registered"));
     let dir = store.liveness_dir().expect("both stores have one");

@@ -1,6 +1,10 @@
 //! Pages of made-up branches.
 
-use windlass::{JobId, State, model::BranchNo, operate::views::Totals};
+use windlass::{
+    JobId, State,
+    model::{BranchNo, Histogram},
+    operate::views::{BranchTimesView, Totals},
+};
 
 use super::*;
 
@@ -39,6 +43,16 @@ fn branch(name: &str, spawned: u64, (done, failed, cancelled): (u64, u64, u64)) 
         polls: 12,
         redelivered: 2,
         redelivered_at: None,
+        times: BranchTimesView {
+            sealed_at: Some(NOW - seconds(50)),
+            spawn_seconds: 10.0,
+            spawn_rate: Some(spawned as f64 / 10.0),
+            first_start_at: Some(NOW - seconds(58)),
+            last_end_at: Some(NOW - seconds(1)),
+            end_rate: Some(9_831.0),
+            wait: Percentiles::of(&Histogram::default()),
+            run: Percentiles::of(&Histogram::default()),
+        },
     }
 }
 
@@ -82,6 +96,7 @@ fn the_page_shows_progress_and_what_blocks_a_branch() {
          \u{20} 580,000 done · 12 failed · 3 cancelled · 419,985 pending, 400,000 of them never started ·\n\
          \u{20}   12,340/s, about 34s left\n\
          \u{20} opened 60s ago · last poll 3s ago · next poll in 17s · 12 polls · 2 redelivered\n\
+         \u{20} spawned in 10s, 100,000/s · first start 58s ago · last end 1s ago, 9,831/s on the whole\n\
          \u{20} merged when all children are done\n\
          \u{20} blocked: the merge waits for 15 unsuccessful children; fix the cause\n\
          \u{20}   (`windlass branches {id} --children --only failed` lists them),\n\

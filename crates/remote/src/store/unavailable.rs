@@ -1,0 +1,138 @@
+//! What people and servers do to a store, and a worker of a server cannot: it is an error that says where to do it instead.
+
+use std::{sync::atomic::Ordering, time::Duration};
+
+use windlass_model::{JobId, Rev, Time, WorkerId};
+use windlass_store::{
+    Actor, AdminAction, Attempt, AuditEntry, AuditFilter, Backlog, BranchHealth, BranchTimes, ChildGroup,
+    Control, ControlOutcome, Database, Diagnose, Error, Filter, Firing, Fork, Fut, Holds, Inspect, Job,
+    JobAction, JobPage, LimitView, MatchCount, Miscount, Miss, NewToken, Now, OldestReady, QueueView,
+    Registrant, ScheduleView, SchemaState, SerialView, SignalWaitFilter, SignalWaits, StageUpdate,
+    StateCount, StoredToken, Summary, Throughput, ThroughputFilter, Token, Tokens, Transition,
+    TransitionCount, WorkerView,
+};
+
+use super::{RemoteStore, test_time};
+use crate::protocol::calls;
+
+/// The error of a call that is not for workers.
+pub(super) fn refuse<'a, T: Send + 'a>(what: &str) -> Fut<'a, T> {
+    let error = Error::Misuse(format!(
+        "a worker that runs through a server cannot have {what}; use the server's own API under /v1, or a program with the address of \
+         the database"
+    ));
+    Box::pin(std::future::ready(Err(error)))
+}
+
+/// Implements a trait by errors.
+macro_rules! unavailable {
+    ($($part:ident { $($method:ident($($argument:ident: $type:ty),*) -> $output:ty, $what:literal;)* })*) => {$(
+        #[allow(clippy::needless_lifetimes)] // One pattern for all methods.
+        impl $part for RemoteStore {
+            $(fn $method<'a>(&'a self, $($argument: $type),*) -> Fut<'a, $output> {
+                $(let _ = $argument;)*
+                refuse($what)
+            })*
+        }
+    )*};
+}
+
+unavailable! {
+    Inspect {
+        job(id: JobId) -> Option<Job>, "everything that is known of a job";
+        jobs(filter: &'a Filter) -> JobPage, "lists of jobs";
+        count_jobs(filter: &'a Filter, cap: usize) -> MatchCount, "counts of jobs";
+        history(id: JobId) -> Vec<Attempt>, "the history of a job";
+        transitions(id: JobId, after: Option<Rev>, limit: usize) -> Vec<Transition>, "the transitions of a machine";
+        children(parent: JobId, after: Option<JobId>, limit: usize) -> Vec<Summary>, "lists of children";
+        live_children(parent: JobId, group: ChildGroup, among: usize) -> Vec<Summary>, "lists of children";
+        holds(id: JobId) -> Option<Holds>, "what keeps a job from running";
+        state_counts() -> Vec<StateCount>, "counts of jobs";
+        backlog(cap: u64) -> Vec<Backlog>, "counts of jobs";
+        transition_counts(kind: &'a str, limit: usize) -> Vec<TransitionCount>, "counts of transitions";
+        workers() -> Vec<WorkerView>, "lists of workers";
+        queues() -> Vec<QueueView>, "lists of queues";
+        rate_limits() -> Vec<LimitView>, "lists of rate limits";
+        serial_keys(key: Option<&'a str>, limit: usize) -> Vec<SerialView>, "lists of serial keys";
+        schedules() -> Vec<ScheduleView>, "lists of schedules";
+        firings(schedule: &'a str, limit: usize) -> Vec<Firing>, "what schedules fired";
+        misses(schedule: &'a str, limit: usize) -> Vec<Miss>, "what schedules missed";
+        throughput(filter: &'a ThroughputFilter) -> Vec<Throughput>, "sums of what ended";
+        signal_waits(filter: &'a SignalWaitFilter) -> Vec<SignalWaits>, "sums of waits for signals";
+        branch_times(job: JobId) -> Vec<BranchTimes>, "times of branches";
+        audit(filter: &'a AuditFilter) -> Vec<AuditEntry>, "the audit log";
+        schema() -> SchemaState, "the version of the schema";
+        bytes() -> u64, "the size of the store";
+    }
+    Diagnose {
+        database() -> Database, "the state of the database";
+        oldest_ready() -> Vec<OldestReady>, "what the doctor reads";
+        suspects(cap: u64) -> u64, "what the doctor reads";
+        unhandled_failures(cap: u64) -> u64, "what the doctor reads";
+        awaited_branches(limit: usize) -> Vec<BranchHealth>, "what the doctor reads";
+        orphaned_branches(limit: usize) -> Vec<BranchHealth>, "what the doctor reads";
+        miscounts() -> Vec<Miscount>, "what the doctor reads";
+    }
+    Tokens {
+        add_token(now: Now, token: &'a NewToken, actor: &'a Actor) -> ControlOutcome, "tokens";
+        revoke_token(now: Now, token: &'a str, actor: &'a Actor) -> ControlOutcome, "tokens";
+        touch_token(now: Now, id: &'a str, unless_since: Time) -> bool, "tokens";
+        token(id: &'a str) -> Option<StoredToken>, "tokens";
+        tokens() -> Vec<Token>, "tokens";
+        registrant(worker: WorkerId) -> Registrant, "tokens";
+    }
+}
+
+impl Control for RemoteStore {
+    /// Ends jobs of its own worker that stopped between two steps because they are being cancelled; everything else is an error.
+    fn act_on_jobs<'a>(
+        &'a self,
+        now: Now,
+        jobs: &'a [JobId],
+        action: JobAction,
+        _actor: &'a Actor,
+    ) -> Fut<'a, Vec<ControlOutcome>> {
+        if action != (JobAction::Cancel { grace: Duration::ZERO }) {
+            return refuse("changes of jobs");
+        }
+        let worker = WorkerId(self.registered.load(Ordering::Acquire));
+        Box::pin(async move {
+            let call = calls::EndCancelled { worker, jobs: jobs.to_vec() };
+            let ended = self.call(test_time(now), &call).await?.ended;
+            let outcome = if ended == jobs.len() { ControlOutcome::Done } else { ControlOutcome::Unknown };
+            Ok(vec![outcome; jobs.len()])
+        })
+    }
+
+    fn administer<'a>(
+        &'a self,
+        _now: Now,
+        _action: &'a AdminAction,
+        _actor: &'a Actor,
+    ) -> Fut<'a, ControlOutcome> {
+        refuse("changes of queues, limits and schedules")
+    }
+
+    fn update_stages<'a>(
+        &'a self,
+        _now: Now,
+        _updates: &'a [StageUpdate],
+        _actor: &'a Actor,
+    ) -> Fut<'a, Vec<ControlOutcome>> {
+        refuse("changes of jobs")
+    }
+
+    fn fork<'a>(&'a self, _now: Now, _forks: &'a [Fork], _actor: &'a Actor) -> Fut<'a, Vec<ControlOutcome>> {
+        refuse("forks of jobs")
+    }
+
+    fn record_audit<'a>(
+        &'a self,
+        _now: Now,
+        _action: &'a str,
+        _subject: &'a str,
+        _actor: &'a Actor,
+    ) -> Fut<'a, ()> {
+        refuse("entries in the audit log")
+    }
+}
