@@ -64,7 +64,8 @@ fn a_worker_needs_nothing_but_a_server_and_a_token(sandbox: &Sandbox) {
     assert_contains(&worker.greeting, &["box-7", &url, "kinds"]);
     let id = sandbox.submit(&["sleep", "{\"ms\": 1}"]);
     sandbox.until_state(&id, "done");
-    let approval = sandbox.submit(&["approval", "{\"subject\": \"the plan\"}", "--key", "plan"]);
+    let approval =
+        sandbox.submit(&["approval", r#"{"Ask": {"what": "tea", "seconds": 3600}}"#, "--key", "tea"]);
     sandbox.until_state(&approval, "waiting");
     assert!(!sandbox.path("nowhere.db").exists());
     let (code, said) = {

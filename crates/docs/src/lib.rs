@@ -35,7 +35,9 @@ mod pages {
     mod signals;
     mod storage;
     mod telemetry;
+    mod testing;
     mod transactions;
+    mod types;
     mod unique;
     mod worker_protocol;
     mod workflows;

@@ -32,6 +32,10 @@ use crate::{
     worker::Workers,
 };
 
+/// How many times as many calls a client's workers may send as it may send other requests: a busy host commits some thousand times a
+/// second.
+const WORKER_RATE: u32 = 20;
+
 /// What all requests share.
 pub(crate) struct Shared {
     pub(crate) engine: Engine,
@@ -45,6 +49,8 @@ pub(crate) struct Shared {
     /// What the server knows of workers on other hosts.
     pub(crate) workers: Workers,
     rate: RateLimiter,
+    /// The same for workers, which send calls all the time.
+    worker_rate: RateLimiter,
     requests: Arc<Semaphore>,
     streams: Arc<Semaphore>,
 }
@@ -69,8 +75,9 @@ impl Shared {
         let operator = engine.operator();
         let events = Hub::new(engine.clone(), stopping.clone());
         let workers = Workers::new(&engine, &settings, stopping.clone());
-        let (rate, requests, streams) = (
+        let (rate, worker_rate, requests, streams) = (
             RateLimiter::new(settings.rate),
+            RateLimiter::new(settings.rate.saturating_mul(WORKER_RATE)),
             Arc::new(Semaphore::new(settings.max_requests)),
             Arc::new(Semaphore::new(settings.max_streams)),
         );
@@ -83,6 +90,7 @@ impl Shared {
             stopping,
             workers,
             rate,
+            worker_rate,
             requests,
             streams,
         })
@@ -103,16 +111,20 @@ impl Shared {
     }
 
     /// Finds out where a request comes from, and refuses it if too many come from there.
-    fn admit(&self, request: &Request) -> Result<Client, Error> {
+    fn admit(&self, request: &Request, is_worker: bool) -> Result<Client, Error> {
         let (settings, headers) = (&self.settings, request.headers());
         let peer = request.extensions().get::<Peer>().copied();
         let Peer { address, is_tls } =
             peer.ok_or_else(|| Error::internal(&"a request without a connection"))?;
         let client = client::client(settings, address, is_tls, headers);
-        if !self.rate.admit(client.address, Instant::now()) {
+        let (rate, times) = if is_worker { (&self.worker_rate, WORKER_RATE) } else { (&self.rate, 1) };
+        if !rate.admit(client.address, Instant::now()) {
             return Err(Error::new(
                 ErrorKind::TooMany,
-                format!("this client sends more than {} requests per second", settings.rate),
+                format!(
+                    "this client sends more than {} requests per second",
+                    settings.rate.saturating_mul(times)
+                ),
                 "send fewer, or many jobs with one request",
             ));
         }
@@ -226,7 +238,8 @@ fn finish(mut response: Response<Body>) -> Response<Body> {
 type Answered = (Option<String>, Result<Reply, Error>);
 
 async fn answer(shared: &Arc<Shared>, route: &Route, request: Request) -> Answered {
-    let client = match shared.admit(&request) {
+    let is_worker = route.access == Access::Needs(Permission::Work);
+    let client = match shared.admit(&request, is_worker) {
         Ok(client) => client,
         Err(error) => return (None, Err(error)),
     };

@@ -31,7 +31,7 @@ pub struct Settings {
     /// The longest time that a request may ask to wait for a result.
     pub max_wait: Duration,
     /// How many requests a client (an IPv4 address, or a /64 of IPv6) may send per second; 0 for any number. It may send two
-    /// seconds' worth at once.
+    /// seconds' worth at once. Its workers may send 20 times as many calls.
     pub rate: u32,
     /// The most connections at the same time.
     pub max_connections: usize,

@@ -6,7 +6,6 @@ use windlass_store::{Error, Store};
 
 /// What an engine proves to a server, and what it trusts.
 #[derive(Default)]
-#[cfg_attr(not(feature = "remote"), expect(dead_code, reason = "only servers need it"))]
 pub(crate) struct ServerAccess {
     pub(crate) token: Option<String>,
     pub(crate) ca_file: Option<PathBuf>,

@@ -23,7 +23,7 @@ from .ids import new_job_id
 from .jobs import Job, JobRef, NewJob, Rate, Serial, Submitted, Unique, Why, job_name
 from .task import Task
 from .transport import Caller, Target, segment
-from .values import Duration, duration_text, seconds, to_json
+from .values import Duration, duration_text, seconds, time_text, to_json
 
 T = TypeVar("T")
 
@@ -233,12 +233,30 @@ class Client:
         queue: Optional[str] = None,
         tag: Optional[str] = None,
         key: Optional[str] = None,
+        key_prefix: Optional[str] = None,
+        error_class: Optional[str] = None,
         version: Optional[int] = None,
         top: Optional[bool] = None,
+        since: Optional[datetime] = None,
+        until: Optional[datetime] = None,
         page: int = 100,
     ) -> Iterator[Job]:
-        """The jobs that match, newest first. Pages of `page` jobs are read as the caller goes on."""
-        query: Dict[str, Any] = dict(state=state, kind=kind, queue=queue, tag=tag, key=key, version=version, top=top, limit=page)
+        """The jobs that match, newest first: for example those that failed with an error of this class, or were submitted `since` a time and
+        before `until`. `top` leaves out children of other jobs. Pages of `page` jobs are read as the caller goes on."""
+        query: Dict[str, Any] = {
+            "state": state,
+            "kind": kind,
+            "queue": queue,
+            "tag": tag,
+            "key": key,
+            "key_prefix": key_prefix,
+            "error_class": error_class,
+            "version": version,
+            "top": top,
+            "since": None if since is None else time_text(since),
+            "until": None if until is None else time_text(until),
+            "limit": page,
+        }
         while True:
             _, value = self._caller.call("GET", "/v1/jobs", query=query)
             yield from _read(lambda value: [Job.from_json(job) for job in value["jobs"]], value)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import subprocess
-from datetime import timedelta
+from datetime import datetime, timedelta, timezone
 
 from tests.integration.server import ServerCase, binary
 from windlass import (
@@ -58,6 +58,16 @@ class Working(ServerCase):
         jobs = [job.id for job in self.client.submit_many(NewJob("noop", queue="unserved") for _ in range(25))]
         listed = [job.id for job in self.client.jobs(queue="unserved", page=10)]
         self.assertEqual(sorted(listed), sorted(jobs))
+        named = self.client.submit("noop", queue="unserved", key="order-7", tags=["a"])
+        since = datetime.now(timezone.utc) - timedelta(hours=1)
+        for found in (
+            self.client.jobs(key_prefix="order-"),
+            self.client.jobs(tag="a", since=since, top=True),
+            self.client.jobs(key="order-7", version=1, state="ready"),
+        ):
+            self.assertEqual([job.id for job in found], [named.id])
+        for none in (self.client.jobs(error_class="busy"), self.client.jobs(until=since)):
+            self.assertEqual(list(none), [])
 
     def test_signals_wake_and_cancels_end(self) -> None:
         job = self.client.submit("approval", {"Ask": {"what": "deploy 17"}}, key="r/2 ä")
@@ -104,8 +114,8 @@ class WithLogin(ServerCase):
     def test_tokens_decide_who_may_do_what(self) -> None:
         with self.assertRaises(Unauthorized):
             self.client.submit("noop")
-        with self.assertRaises(Unauthorized):
-            Client(self.url, token="windlass_0000000000000000_x").submit("noop")
+        with Client(self.url, token="windlass_0000000000000000_x") as unknown, self.assertRaises(Unauthorized):
+            unknown.submit("noop")
         admin = Client(self.url, token_file=self.folder / "admin.token")
         viewer = Client(self.url, token=(self.folder / "viewer.token").read_text().strip())
         self.addCleanup(admin.close)

@@ -17,7 +17,7 @@ use serde::de::DeserializeOwned;
 use serde_json::json;
 use tokio::{sync::OwnedSemaphorePermit, time::Instant};
 use windlass::{
-    JobId, Time,
+    JobId,
     model::WorkerId,
     store::{Now, Store},
 };
@@ -74,7 +74,7 @@ impl Call {
         if self.shared.settings.accepts_times {
             let micros = value.to_str().ok().and_then(|text| text.parse().ok());
             return micros
-                .map(|micros| Some(Time(micros)))
+                .map(|micros| Some(windlass::Time(micros)))
                 .ok_or_else(|| Error::invalid("the time of the call is no number", "send microseconds"));
         }
         let _ = value;

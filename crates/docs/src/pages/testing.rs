@@ -1,0 +1,3 @@
+//! For `docs/testing.md`.
+
+pub use windlass::{prelude::*, testing::Lab};
