@@ -46,9 +46,9 @@ fn exec_runs_a_program_and_returns_its_output_or_failure() {
 #[test]
 fn what_ended_and_usual_waits_are_shown() {
     let sandbox = Sandbox::new();
+    let _worker = sandbox.worker(&[]);
     assert_contains(&sandbox.ok(&["throughput"]), &["nothing ended in the last 15m"]);
     assert_contains(&sandbox.ok(&["signal-waits"]), &["no wait for a signal has ended"]);
-    let _worker = sandbox.worker(&[]);
     for key in ["one", "two", "three"] {
         sandbox.ok(&["submit", "sleep", r#"{"ms": 20}"#, "--key", key, "--wait"]);
     }
