@@ -14,6 +14,7 @@ mod branch_contention;
 mod branch_counts;
 mod branch_plans;
 mod child_costs;
+mod empty_plans;
 mod failures;
 mod hostile_defaults;
 mod list_plans;

@@ -173,7 +173,7 @@ select true, true, true, false,
        {{parent}}, j.stage_rev, j.steps_since_wait, j.unwind, j.branch, {{common.items_left}}, null::record[]
 from claims c
 cross join lateral unnest(c.jobs, c.epochs) with ordinality as p (id, epoch, position)
-join jobs j on j.id = p.id and j.epoch = p.epoch and j.state = 0
+cross join lateral (select * from jobs where id = p.id and epoch = p.epoch and state = 0 offset 0) j
 where c.worker = $1 and c.number = $2
 order by p.position
 

@@ -21,13 +21,14 @@ exists (select 1 from ready r
         where r.lane in (j.lane, -j.lane) and r.rank = j.due_at + j.priority * {{span}}::int8 and r.job = j.id)
 
 -- fragment: in_serial_waiting
--- Whether a job waits for its serial key. Walks the primary key of serial_waiting.
+-- Whether a job waits for its serial key. Walks the primary key of serial_waiting (`offset 0` keeps it from reading all of it into a
+-- hash table instead).
 exists (select 1 from serial_waiting w
-        where w.serial_key = j.serial_key and w.serial_position = j.serial_position and w.job = j.id)
+        where w.serial_key = j.serial_key and w.serial_position = j.serial_position and w.job = j.id offset 0)
 
 -- fragment: in_timers
--- Whether a job waits for the time it is due. Walks the primary key of timers.
-exists (select 1 from timers t where t.due_at = j.due_at and t.job = j.id and t.purpose = 0)
+-- Whether a job waits for the time it is due. Walks the primary key of timers, as above.
+exists (select 1 from timers t where t.due_at = j.due_at and t.job = j.id and t.purpose = 0 offset 0)
 
 -- fragment: is_ready(span)
 -- Whether a live job is ready: it is held, in the ready set, or waits for its serial key.

@@ -31,19 +31,20 @@ not {{common.is_parked}} and {{common.in_timers}} as was_scheduled, {{common.is_
 
 -- name: read
 -- Reads the counts of all lanes, and how many jobs of each are claimed, as of one moment. Reads the whole table, which is short, and all
--- claims, which are few; walks the primary key of jobs.
-select c.lane, c.live, c.scheduled, c.waiting, c.done, c.failed, c.cancelled, coalesce(r.jobs, 0)
-from (
+-- claims, which are few; walks the primary key of jobs (`offset 0` keeps it from walking all jobs instead, and `materialized` from reading
+-- the claims again for each lane).
+with running as materialized (
+    select j.lane, count(*) as jobs
+    from claims k cross join lateral unnest(k.jobs, k.epochs) as p (id, epoch)
+    cross join lateral (select lane from jobs where id = p.id and epoch = p.epoch and state = 0 offset 0) j
+    group by j.lane
+), counts as (
     select lane, sum(live)::int8 as live, sum(scheduled)::int8 as scheduled, sum(waiting)::int8 as waiting, sum(done)::int8 as done,
            sum(failed)::int8 as failed, sum(cancelled)::int8 as cancelled
     from job_counts group by lane
-) c
-left join (
-    select j.lane, count(*) as jobs
-    from claims k cross join lateral unnest(k.jobs, k.epochs) as p (id, epoch)
-    join jobs j on j.id = p.id and j.epoch = p.epoch and j.state = 0
-    group by j.lane
-) r on r.lane = c.lane
+)
+select c.lane, c.live, c.scheduled, c.waiting, c.done, c.failed, c.cancelled, coalesce(r.jobs, 0)
+from counts c left join running r on r.lane = c.lane
 
 -- name: recount
 -- Counts the jobs of all lanes by their rows, beside the counts that are maintained, as of one moment; returns the lanes where they

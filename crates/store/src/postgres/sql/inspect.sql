@@ -77,7 +77,8 @@ select name, codec, value from context where job = $1
 
 -- name: backlog
 -- Counts what is ready, scheduled and running in each lane, reading at most $1 rows of ready per lane, of timers and of claims. Walks the
--- primary keys of ready and timers, claims until it has enough, then the primary key of jobs.
+-- primary keys of ready and timers, claims until it has enough, then the primary key of jobs (`offset 0` keeps it from walking all jobs
+-- instead).
 select l.id, 'ready',
        (select count(*) from (select from ready r where r.lane = l.id limit $1::int8) s)
        + (select count(*) from (select from ready r where r.lane = -l.id limit $1::int8) s),
@@ -89,13 +90,13 @@ from lanes l
 union all
 select j.lane, 'scheduled', count(*), null
 from (select t.job, t.purpose from timers t order by t.due_at, t.job, t.purpose limit $1::int8) s
-join jobs j on j.id = s.job
-where s.purpose = 0 and j.state = 0 and coalesce(j.parked, 0) <> 1
+cross join lateral (select lane, parked from jobs where id = s.job and state = 0 offset 0) j
+where s.purpose = 0 and coalesce(j.parked, 0) <> 1
 group by j.lane
 union all
 select j.lane, 'running', count(*), null
 from (select p.id, p.epoch from claims c cross join lateral unnest(c.jobs, c.epochs) as p (id, epoch) limit $1::int8) s
-join jobs j on j.id = s.id and j.epoch = s.epoch and j.state = 0
+cross join lateral (select lane from jobs where id = s.id and epoch = s.epoch and state = 0 offset 0) j
 group by j.lane
 
 -- name: bytes

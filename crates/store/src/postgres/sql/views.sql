@@ -8,7 +8,7 @@
 select j.suspect, j.serial_key is not null, p.at, p.author, p.note, q.paused_at, q.paused_by, q.paused_note,
        c.deadline_at, c.author, c.note, s.key, s.slots, j.serial_key, j.serial_position,
        exists (select from serial_holders h where h.serial_key = j.serial_key and h.job = j.id),
-       exists (select from serial_waiting w where w.serial_key = j.serial_key and w.serial_position = j.serial_position and w.job = j.id),
+       exists (select from serial_waiting w where w.serial_key = j.serial_key and w.serial_position = j.serial_position and w.job = j.id offset 0),
        l.rate_limit, j.rate_weight, r.rank,
        (select count(*) from (
             select from ready a
