@@ -29,6 +29,10 @@ pub(crate) struct Principal {
     pub(crate) role: Role,
     /// To which jobs.
     pub(crate) scope: Scope,
+    /// The name of the user who is logged in.
+    pub(crate) user: Option<String>,
+    /// The secret of the user's session.
+    pub(crate) session: Option<String>,
 }
 
 /// Finds out who sends a request. A token that is sent is always checked, also where none is needed.
@@ -47,7 +51,7 @@ pub(crate) async fn authenticate(
         (None, _) if settings.needs_login() => return Err(unauthorized("the request has no token")),
         (None, _) => {
             let (author, role) = (LOOPBACK.to_owned(), Role::Admin);
-            return Ok(Principal { author, token: None, role, scope: Scope::default() });
+            return Ok(Principal { author, role, ..Principal::nobody() });
         }
         (Some(_), Some(_)) => return Err(unauthorized("the request has several Authorization headers")),
         (Some(value), None) => {
@@ -59,7 +63,8 @@ pub(crate) async fn authenticate(
     match operator.authenticate(token).await? {
         Ok(token) => {
             let author = format!("{}@{client}", token.name);
-            Ok(Principal { author, token: Some(token.id), role: token.role, scope: token.scope })
+            let (role, scope) = (token.role, token.scope);
+            Ok(Principal { author, token: Some(token.id), role, scope, user: None, session: None })
         }
         Err(TokenRefusal::Unknown) => Err(unauthorized("the token is not known here")),
         Err(TokenRefusal::Revoked) => Err(unauthorized("the token was revoked")),
@@ -67,10 +72,26 @@ pub(crate) async fn authenticate(
     }
 }
 
+/// The token that forms on the pages of this reader carry. It is made of what another site's page does not know: the secret of the session, or a
+/// key of this process where nobody logs in.
+pub(crate) fn form_token(key: &str, principal: &Principal) -> String {
+    let secret = principal.session.as_deref().unwrap_or(key);
+    let hash = blake3::derive_key("windlass 2026-11 token of a form", secret.as_bytes());
+    blake3::Hash::from_bytes(hash).to_hex()[..32].to_owned()
+}
+
+/// Whether a form carries the token of this reader. Compared in constant time.
+pub(crate) fn is_form_token(key: &str, principal: &Principal, sent: &str) -> bool {
+    let expected = form_token(key, principal);
+    let difference = expected.bytes().zip(sent.bytes()).fold(0, |all, (a, b)| all | (a ^ b));
+    expected.len() == sent.len() && difference == 0
+}
+
 impl Principal {
     /// The sender of a request that everybody may make.
     pub(crate) fn nobody() -> Principal {
-        Principal { author: String::new(), token: None, role: Role::Worker, scope: Scope::default() }
+        let (token, user, session) = (None, None, None);
+        Principal { author: String::new(), token, role: Role::Worker, scope: Scope::default(), user, session }
     }
 
     /// Refuses what the role does not allow.
@@ -174,11 +195,23 @@ mod tests {
     fn principal(kinds: &[&str], queues: &[&str]) -> Principal {
         let list = |names: &[&str]| names.iter().map(ToString::to_string).collect();
         let scope = Scope { kinds: list(kinds), queues: list(queues) };
-        Principal { author: "test".into(), token: None, role: Role::Operator, scope }
+        Principal { author: "test".into(), role: Role::Operator, scope, ..Principal::nobody() }
     }
 
     fn of(kind: Option<&str>) -> Filter {
         Filter { kind: kind.map(Into::into), ..Filter::default() }
+    }
+
+    #[test]
+    fn a_form_needs_the_token_of_its_own_session() {
+        let session = |secret: Option<&str>| Principal { session: secret.map(Into::into), ..principal(&[], &[]) };
+        let (one, other, none) = (session(Some("a")), session(Some("b")), session(None));
+        let token = form_token("key", &one);
+        assert!(is_form_token("key", &one, &token) && is_form_token("other key", &one, &token), "every server accepts it");
+        assert!(!is_form_token("key", &other, &token) && !is_form_token("key", &none, &token));
+        assert!(is_form_token("key", &none, &form_token("key", &none)));
+        assert!(!is_form_token("new key", &none, &form_token("key", &none)));
+        assert!(!is_form_token("key", &one, "") && !is_form_token("key", &one, &token[..31]));
     }
 
     #[test]

@@ -33,6 +33,8 @@ pub(crate) struct Call {
     pub(crate) permit: Permit,
     /// Its sender is dropped when the client has gone.
     pub(crate) client: watch::Receiver<()>,
+    /// Whether it came by `https`.
+    pub(crate) is_secure: bool,
 }
 
 impl Call {

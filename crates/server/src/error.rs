@@ -146,6 +146,39 @@ impl Error {
         Error { subject: Some(subject), ..self }
     }
 
+    /// What kind of error it is.
+    pub(crate) fn kind(&self) -> ErrorKind {
+        self.kind
+    }
+
+    /// What is wrong, and why.
+    pub(crate) fn message(&self) -> &str {
+        &self.message
+    }
+
+    /// What to do next.
+    pub(crate) fn hint(&self) -> &str {
+        &self.hint
+    }
+
+    /// What is wrong and what to do next, as one text.
+    pub(crate) fn text(&self) -> String {
+        match self.hint.as_str() {
+            "" => self.message.clone(),
+            hint => format!("{}; {hint}", self.message),
+        }
+    }
+
+    /// Whether the same request may succeed later.
+    pub(crate) fn is_temporary(&self) -> bool {
+        matches!(self.kind, ErrorKind::Unavailable | ErrorKind::Timeout | ErrorKind::Internal | ErrorKind::TooMany)
+    }
+
+    /// Whether what was asked for cannot be done as it was asked.
+    pub(crate) fn is_refusal(&self) -> bool {
+        matches!(self.kind, ErrorKind::Invalid | ErrorKind::Conflict | ErrorKind::NotFound)
+    }
+
     /// Whether something is not found.
     pub(crate) fn is_not_found(&self) -> bool {
         self.kind == ErrorKind::NotFound

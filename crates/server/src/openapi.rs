@@ -66,7 +66,7 @@ fn operation(route: &Route) -> Value {
             // A server on a loopback address may need none.
             json!([{ "token": [] }, {}])
         }
-        Access::Probe | Access::Open => json!([]),
+        Access::Probe | Access::Open | Access::Page(_) | Access::OpenPage => json!([]),
     };
     operation
 }

@@ -20,7 +20,19 @@ pub(crate) enum Reply {
     Text(&'static str, String),
     /// A stream that ends when the client or the server stops.
     Stream(Body),
+    /// A page, with the cookies that it sets.
+    Page(StatusCode, String, Vec<String>),
+    /// Another page to go to after a form, with the cookies that it sets.
+    SeeOther(String, Vec<String>),
+    /// A file that never changes: its path has a hash of its content.
+    Asset(&'static str, &'static [u8]),
 }
+
+/// What pages may do in a browser: load the server's own style, script and images, and talk to this server alone.
+const CONTENT_SECURITY_POLICY: HeaderValue = HeaderValue::from_static(
+    "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self' data:; connect-src 'self'; form-action 'self'; \
+     base-uri 'none'; frame-ancestors 'none'",
+);
 
 impl Reply {
     /// 200 with a value.
@@ -63,8 +75,40 @@ impl Reply {
             }
             Reply::Text(content_type, text) => (StatusCode::OK, content_type, Body::from(text)),
             Reply::Stream(body) => (StatusCode::OK, "text/event-stream", body),
+            Reply::Page(status, html, cookies) => return page(status, html, &cookies),
+            Reply::SeeOther(location, cookies) => return see_other(&location, &cookies),
+            Reply::Asset(content_type, bytes) => {
+                let mut response = response(StatusCode::OK, Some(content_type), Body::from(bytes));
+                set(&mut response, header::CACHE_CONTROL, "public, max-age=31536000, immutable");
+                return response;
+            }
         };
         response(status, Some(content_type), body)
+    }
+}
+
+/// The way to another page.
+pub(crate) fn see_other(location: &str, cookies: &[String]) -> Response<Body> {
+    let mut response = response(StatusCode::SEE_OTHER, None, Body::empty());
+    set(&mut response, header::LOCATION, location);
+    add_cookies(&mut response, cookies);
+    response
+}
+
+/// A page.
+pub(crate) fn page(status: StatusCode, html: String, cookies: &[String]) -> Response<Body> {
+    let mut response = response(status, Some("text/html; charset=utf-8"), Body::from(html));
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_SECURITY_POLICY, CONTENT_SECURITY_POLICY);
+    headers.insert(header::REFERRER_POLICY, HeaderValue::from_static("same-origin"));
+    headers.insert(header::VARY, HeaderValue::from_static("cookie"));
+    add_cookies(&mut response, cookies);
+    response
+}
+
+fn add_cookies(response: &mut Response<Body>, cookies: &[String]) {
+    for cookie in cookies.iter().filter_map(|cookie| HeaderValue::from_str(cookie).ok()) {
+        response.headers_mut().append(header::SET_COOKIE, cookie);
     }
 }
 

@@ -11,7 +11,7 @@ use axum::{
     Router,
     body::{Body, Bytes},
     extract::{RawPathParams, Request},
-    http::{HeaderName, HeaderValue, Method, Response, header},
+    http::{HeaderMap, HeaderName, HeaderValue, Method, Response, header},
     routing::{MethodFilter, MethodRouter, on},
 };
 use futures_util::FutureExt;
@@ -25,6 +25,7 @@ use crate::{
     client::{self, Client},
     error::{Error, ErrorKind, PATH},
     events::Hub,
+    pages::{self, Pages},
     rate::RateLimiter,
     reply::Reply,
     routes::{Access, Route, routes},
@@ -53,6 +54,8 @@ pub(crate) struct Shared {
     worker_rate: RateLimiter,
     requests: Arc<Semaphore>,
     streams: Arc<Semaphore>,
+    /// What pages share.
+    pub(crate) pages: Pages,
 }
 
 /// The other end of a request's connection.
@@ -75,6 +78,7 @@ impl Shared {
         let operator = engine.operator();
         let events = Hub::new(engine.clone(), stopping.clone());
         let workers = Workers::new(&engine, &settings, stopping.clone());
+        let pages = Pages::new(&engine);
         let (rate, worker_rate, requests, streams) = (
             RateLimiter::new(settings.rate),
             RateLimiter::new(settings.rate.saturating_mul(WORKER_RATE)),
@@ -93,6 +97,7 @@ impl Shared {
             worker_rate,
             requests,
             streams,
+            pages,
         })
     }
 
@@ -164,6 +169,11 @@ impl Shared {
 }
 
 impl Permit {
+    /// Of a request that counts among none.
+    pub(crate) fn none() -> Permit {
+        Permit(Mutex::new(None))
+    }
+
     /// Stops counting the request among those that run.
     pub(crate) fn release(&self) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
@@ -173,7 +183,7 @@ impl Permit {
 /// The router of all routes.
 pub(crate) fn router(shared: &Arc<Shared>) -> Router {
     let mut paths: Vec<(&'static str, MethodRouter)> = Vec::new();
-    for route in routes() {
+    for route in routes().into_iter().chain(pages::routes()) {
         let path = route.path;
         let filter = MethodFilter::try_from(route.method.clone()).unwrap_or(MethodFilter::GET);
         let (route, shared) = (Arc::new(route), Arc::clone(shared));
@@ -185,10 +195,10 @@ pub(crate) fn router(shared: &Arc<Shared>) -> Router {
     }
     let router = paths.into_iter().fold(Router::new(), |router, (path, methods)| router.route(path, methods));
     router
-        .fallback(async || {
+        .fallback(async |request: Request| {
             let error =
                 Error::new(ErrorKind::NotFound, "there is no such path", "GET /openapi.json has all paths");
-            finish(error.about(PATH).into_response())
+            finish(pages::no_such_page(request.headers(), error.about(PATH)))
         })
         .method_not_allowed_fallback(async || {
             let hint = "GET /openapi.json has the methods of every path";
@@ -201,7 +211,7 @@ pub(crate) fn router(shared: &Arc<Shared>) -> Router {
 async fn handle(shared: Arc<Shared>, route: Arc<Route>, request: Request) -> Response<Body> {
     let started = Instant::now();
     let (method, path) = (request.method().clone(), request.uri().path().to_owned());
-    let headers = request.headers().clone();
+    let (headers, uri) = (request.headers().clone(), request.uri().clone());
     let answering = AssertUnwindSafe(answer(&shared, &route, request)).catch_unwind();
     let (author, result) = answering.await.unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<&str>().map(ToString::to_string);
@@ -210,6 +220,7 @@ async fn handle(shared: Arc<Shared>, route: Arc<Route>, request: Request) -> Res
     });
     let response = match result {
         Ok(reply) => reply.into_response(&headers, method == Method::GET && route.tagged),
+        Err(error) if route.access.is_page() => pages::trouble(&headers, &uri, method == Method::GET, error),
         Err(error) => error.into_response(),
     };
     let (status, elapsed) = (response.status().as_u16(), started.elapsed());
@@ -256,7 +267,7 @@ async fn answer(shared: &Arc<Shared>, route: &Route, request: Request) -> Answer
         None => Principal::nobody(),
         Some(permission) => {
             let headers = request.headers();
-            let known = access::authenticate(&shared.settings, &shared.operator, headers, client.address);
+            let known = authenticate(shared, route, headers, client);
             match known.await.and_then(|known| known.check(permission).map(|()| known)) {
                 Ok(known) => known,
                 Err(error) => return (None, Err(error)),
@@ -264,7 +275,22 @@ async fn answer(shared: &Arc<Shared>, route: &Route, request: Request) -> Answer
         }
     };
     let author = Some(principal.author.clone());
-    (author, run(shared, route, principal, request).await)
+    (author, run(shared, route, principal, client.is_secure, request).await)
+}
+
+/// Finds out who sends a request: the bearer of a token, or on pages also whoever is logged in.
+async fn authenticate(
+    shared: &Shared,
+    route: &Route,
+    headers: &HeaderMap,
+    client: Client,
+) -> Result<Principal, Error> {
+    if route.access.is_page()
+        && let Some(principal) = pages::session::principal(&shared.operator, headers, client.address).await?
+    {
+        return Ok(principal);
+    }
+    access::authenticate(&shared.settings, &shared.operator, headers, client.address).await
 }
 
 /// Runs the handler of a route, as long as it may take.
@@ -272,6 +298,7 @@ async fn run(
     shared: &Arc<Shared>,
     route: &Route,
     principal: Principal,
+    is_secure: bool,
     request: Request,
 ) -> Result<Reply, Error> {
     let limit = shared.settings.request_timeout;
@@ -300,7 +327,8 @@ async fn run(
     let (uri, headers) = (parts.uri, parts.headers);
     // Dropped with this future, when the client closes its connection.
     let (_client, client) = watch::channel(());
-    let call = Call { shared: Arc::clone(shared), principal, path, uri, headers, body, permit, client };
+    let call =
+        Call { shared: Arc::clone(shared), principal, path, uri, headers, body, permit, client, is_secure };
     let handling = (route.handler)(call);
     if parts.method.is_safe() {
         return if route.waits {

@@ -42,15 +42,24 @@ pub(crate) enum Access {
     Open,
     /// Whoever has this permission.
     Needs(Permission),
+    /// A page, for people who have this permission: a login by cookie counts, and errors are pages.
+    Page(Permission),
+    /// A page for everybody. It tells nothing about jobs.
+    OpenPage,
 }
 
 impl Access {
     /// What the sender must be allowed; `None` if nobody needs to log in.
     pub(crate) fn permission(self) -> Option<Permission> {
         match self {
-            Access::Needs(permission) => Some(permission),
-            Access::Probe | Access::Open => None,
+            Access::Needs(permission) | Access::Page(permission) => Some(permission),
+            Access::Probe | Access::Open | Access::OpenPage => None,
         }
+    }
+
+    /// Whether people see the answer in a browser.
+    pub(crate) fn is_page(self) -> bool {
+        matches!(self, Access::Page(_) | Access::OpenPage)
     }
 }
 
@@ -106,6 +115,19 @@ impl Route {
         }
     }
 
+    /// A page, or a form that one posts. It is not part of the API and its description.
+    pub(crate) fn page<F>(
+        method: Method,
+        path: &'static str,
+        access: Access,
+        handler: impl Fn(Call) -> F + Send + Sync + 'static,
+    ) -> Route
+    where
+        F: Future<Output = Answer> + Send + 'static,
+    {
+        Route::new(method, path, access, "page", "A page", handler).untagged()
+    }
+
     /// Adds the parameters of its query.
     fn query<T: Fields>(mut self) -> Route {
         self.query = T::fields();
@@ -149,7 +171,7 @@ impl Route {
     }
 }
 
-/// All routes.
+/// The routes of the API.
 pub(crate) fn routes() -> Vec<Route> {
     let parts = [
         probes::routes(),
