@@ -241,7 +241,8 @@ const VERSION: HeaderName = HeaderName::from_static("windlass-version");
 fn finish(mut response: Response<Body>) -> Response<Body> {
     let headers = response.headers_mut();
     headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
-    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));
+    // Files of the dashboard that never change have said so themselves.
+    headers.entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-cache, private"));
     headers.insert(VERSION, HeaderValue::from_static(env!("CARGO_PKG_VERSION")));
     response
 }

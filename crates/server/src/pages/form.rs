@@ -23,6 +23,11 @@ impl Form {
         values.map(|(_, value)| value.trim()).filter(|value| !value.is_empty())
     }
 
+    /// The first value of a field as it was sent; empty if it is missing.
+    pub(crate) fn raw(&self, name: &str) -> &str {
+        self.0.iter().find(|(known, _)| known == name).map_or("", |(_, value)| value)
+    }
+
     /// Whether a box is ticked or a button was pressed.
     pub(crate) fn has(&self, name: &str) -> bool {
         self.0.iter().any(|(known, _)| known == name)

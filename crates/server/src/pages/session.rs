@@ -1,21 +1,25 @@
 //! Logging in and out: a name and a password become a session, whose secret the browser keeps in a cookie.
 
+use std::{net::IpAddr, sync::PoisonError, time::Instant};
+
 use axum::http::{HeaderMap, Method, StatusCode};
-use windlass::{Engine, env::Env, operate::{LogIn, LoginRefusal, Operator}};
+use windlass::{
+    Engine,
+    model::Scope,
+    operate::{LoginRefusal, Operator},
+};
 
 use super::{
-    cookies::{self, Notice, SESSION},
-    form::{Form, url},
-    frame::Frame,
+    cookies::{self, Preferences, SESSION},
+    form::Form,
     page::back,
 };
 use crate::{
     access::Principal,
     call::Call,
-    error::{Error, ErrorKind},
+    error::Error,
     reply::Reply,
     routes::{Access, Answer, Route},
-    server::Shared,
 };
 
 /// The most bytes of a name or a password that is looked at.
@@ -29,11 +33,18 @@ pub(super) fn routes() -> Vec<Route> {
     ]
 }
 
+/// A key that nobody knows: its text is as long as a session's secret.
+pub(super) fn new_key(engine: &Engine) -> String {
+    let ids = [engine.new_id(), engine.new_id()];
+    let random = engine.operator().random_secret();
+    format!("{random:?}{ids:?}")
+}
+
 /// Who has the session that a request carries, if it carries one that has not ended.
 pub(crate) async fn principal(
     operator: &Operator,
     headers: &HeaderMap,
-    client: std::net::IpAddr,
+    client: IpAddr,
 ) -> Result<Option<Principal>, Error> {
     let Some(secret) = cookies::cookie(headers, SESSION) else { return Ok(None) };
     let session = operator.session(&secret).await?;
@@ -41,18 +52,85 @@ pub(crate) async fn principal(
         author: format!("{}@{client}", session.user),
         token: None,
         role: session.role,
-        scope: windlass::model::Scope::default(),
-        session: Some(secret),
+        scope: Scope::default(),
         user: Some(session.user),
+        session: Some(secret),
     }))
 }
 
 #[derive(askama::Template)]
 #[template(path = "login.html")]
 struct LoginPage {
-    frame: Frame,
+    title: &'static str,
+    theme: &'static str,
     back: String,
-    /// Why the last try was refused.
-    refusal: Option<String>,
     name: String,
+    /// Why the last try was refused, and what to do.
+    refusal: Option<String>,
+    /// Whether nobody has to log in here.
+    is_open: bool,
+}
+
+/// The form.
+async fn ask(call: Call) -> Answer {
+    let query = Form::parse(call.uri.query().unwrap_or_default().as_bytes());
+    page(&call, StatusCode::OK, &query, None)
+}
+
+fn page(call: &Call, status: StatusCode, form: &Form, refusal: Option<String>) -> Answer {
+    let page = LoginPage {
+        title: "Log in",
+        theme: Preferences::of(&call.headers).theme(),
+        back: back(form),
+        name: form.text("name").unwrap_or_default().chars().take(100).collect(),
+        refusal,
+        is_open: !call.shared.settings.needs_login(),
+    };
+    Ok(Reply::Page(status, super::rendered_template(&page)?, Vec::new()))
+}
+
+/// Checks name and password. Tries are limited by name and by address, so that nobody guesses.
+async fn log_in(call: Call) -> Answer {
+    let form = Form::parse(&call.body);
+    let short = |text: &str| if text.len() <= MAX_FIELD { text.to_owned() } else { String::new() };
+    // A password may begin or end with a space.
+    let (name, password) = (short(form.text("name").unwrap_or_default()), short(form.raw("password")));
+    let address = call.address;
+    let wait = call.shared.pages.logins().wait(&name, address, Instant::now());
+    if let Some(wait) = wait {
+        let wait = windlass::operate::text::duration(wait);
+        let why = format!("Too many log-ins failed. Try again in {wait}, or ask an administrator to log you in.");
+        return page(&call, StatusCode::TOO_MANY_REQUESTS, &form, Some(why));
+    }
+    match call.operator().log_in(&name, &password).await? {
+        Ok(logged_in) => {
+            call.shared.pages.logins().succeeded(&name, address);
+            let cookie = cookies::session(&logged_in.secret, call.is_secure);
+            tracing::info!(user = name, %address, "logged in");
+            Ok(Reply::SeeOther(back(&form), vec![cookie]))
+        }
+        Err(refusal) => {
+            call.shared.pages.logins().failed(&name, address, Instant::now());
+            tracing::warn!(user = name, %address, ?refusal, "a log-in was refused");
+            let why = match refusal {
+                LoginRefusal::Wrong => "The name or the password is wrong.",
+                LoginRefusal::Disabled => "This user is disabled. An administrator can enable it with `windlass users enable`.",
+            };
+            page(&call, StatusCode::FORBIDDEN, &form, Some(why.to_owned()))
+        }
+    }
+}
+
+/// Ends the session. A page of another site could only log somebody out, and not even that: the cookie is not sent along.
+async fn log_out(call: Call) -> Answer {
+    if let Some(secret) = cookies::cookie(&call.headers, SESSION) {
+        let _ = call.operator().log_out(&secret).await?;
+    }
+    Ok(Reply::SeeOther("/login".to_owned(), vec![cookies::session("", call.is_secure)]))
+}
+
+impl super::Pages {
+    fn logins(&self) -> std::sync::MutexGuard<'_, crate::logins::Logins> {
+        self.logins.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
