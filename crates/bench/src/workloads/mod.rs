@@ -12,6 +12,7 @@ mod helper;
 mod idle;
 mod latency;
 mod machine;
+mod pages;
 mod rate;
 mod record;
 mod remote;
@@ -83,6 +84,10 @@ use stores::Stores;
 /// execution in a file outside the store, and the parent reduces the results of its children, which takes part of the time. lost: children
 /// without a record, and results that the reduction misses. duplicated: results in the reduction beyond one per executed child. rerun:
 /// executions beyond one per child, which a killed worker causes.
+///
+/// pages: n jobs, half of them children of one branch; every page of the dashboard is read 50 times, one request at a time. p95_ms and
+/// draining_p95_ms are of the slowest page while the store is idle and while the children run; html_kb is the size of the largest page. Adds
+/// statements_per_second (of 200 open pages on an idle store) and pages (the figures of each page).
 #[derive(Parser)]
 pub struct Args {
     /// What to measure
@@ -155,6 +160,8 @@ enum Workload {
     Replay,
     /// One parent, many children, merged
     Fanout,
+    /// Every page of the dashboard, with a million jobs
+    Pages,
     /// One of the workers of the fanout workload
     #[value(hide = true)]
     FanoutWorker,
@@ -206,6 +213,7 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<ExitCode> {
             let options = fanout::Options { n: n.unwrap_or(100_000), child, packed, failing, chaos };
             Box::pin(fanout::run(&mut stores, options)).await?
         }
+        Workload::Pages => Box::pin(pages::run(&stores, n.unwrap_or(1_000_000), args.quick)).await?,
         Workload::LatencySubmitter
         | Workload::FanoutWorker
         | Workload::RateWorker
