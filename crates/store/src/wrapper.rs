@@ -12,11 +12,12 @@ use crate::{
     BranchChildFilter, BranchHealth, BranchTimes, CancelRequest, ChildEnd, ChildGroup, ClaimBatch,
     ClaimOnSubmit, ClaimRequest, Control, ControlOutcome, Database, Diagnose, Execution, Filter, Firing,
     Fork, Fut, Holds, Inspect, Job, JobAction, JobEnd, JobPage, LimitView, Maintenance, MatchCount, Miscount,
-    Miss, NewToken, NewWorker, Now, OldestReady, PollReport, Prune, Pruned, QueueView, ReapReport,
-    ReapRequest, Registrant, RenewRequest, Renewal, Replay, RollUpReport, RollUpRequest, ScheduleView,
-    SchemaState, SerialView, SignalOutcome, SignalWaitFilter, SignalWaits, SourceRow, StageUpdate,
-    StateCount, Store, StoredToken, Summary, TableSource, Throughput, ThroughputFilter, TimerReport, Token,
-    Tokens, Transition, TransitionCount, Work, WorkerView,
+    Miss, NewSession, NewToken, NewUser, NewWorker, Now, OldestReady, PollReport, Prune, Pruned, QueueView,
+    ReapReport, ReapRequest, Registrant, RenewRequest, Renewal, Replay, RollUpReport, RollUpRequest,
+    ScheduleView, SchemaState, SerialView, Session, SessionUse, SignalOutcome, SignalWaitFilter, SignalWaits,
+    SourceRow, StageUpdate, StateCount, Store, StoredToken, StoredUser, Summary, TableSource, Throughput,
+    ThroughputFilter, TimerReport, Token, Tokens, Transition, TransitionCount, User, UserChange, Users, Work,
+    WorkerView,
 };
 
 /// Declares [`Wrapper`] with every method of the traits, and implements the traits for every wrapper.
@@ -72,6 +73,7 @@ wrapper! {
         poll_branches(now: Now, limit: usize) -> Fut<'a, PollReport>;
         prune(now: Now, prune: &'a Prune) -> Fut<'a, Pruned>;
         roll_up(request: &'a RollUpRequest) -> Fut<'a, RollUpReport>;
+        prune_sessions(now: Now, limit: usize) -> Fut<'a, usize>;
     }
     Replay {
         journal(id: JobId, after: Option<i32>, limit: usize) -> Fut<'a, Vec<JournalEntry>>;
@@ -133,6 +135,17 @@ wrapper! {
         token(id: &'a str) -> Fut<'a, Option<StoredToken>>;
         tokens() -> Fut<'a, Vec<Token>>;
         registrant(worker: WorkerId) -> Fut<'a, Registrant>;
+    }
+    Users {
+        add_user(now: Now, user: &'a NewUser, actor: &'a Actor) -> Fut<'a, ControlOutcome>;
+        change_user(now: Now, user: &'a str, change: &'a UserChange, actor: &'a Actor) -> Fut<'a, ControlOutcome>;
+        user(name: &'a str) -> Fut<'a, Option<StoredUser>>;
+        users() -> Fut<'a, Vec<User>>;
+        add_session(now: Now, session: &'a NewSession) -> Fut<'a, bool>;
+        session(hash: &'a [u8; 32]) -> Fut<'a, Option<Session>>;
+        touch_session(now: Now, used: &'a SessionUse) -> Fut<'a, bool>;
+        end_session(hash: &'a [u8; 32]) -> Fut<'a, bool>;
+        end_sessions(now: Now, user: &'a str, actor: &'a Actor) -> Fut<'a, ControlOutcome>;
     }
     Backend {
         sibling() -> Fut<'a, Arc<dyn Store>>;

@@ -116,6 +116,11 @@ impl Maintenance for RemoteStore {
     fn roll_up<'a>(&'a self, _request: &'a RollUpRequest) -> Fut<'a, RollUpReport> {
         Box::pin(std::future::ready(Ok(RollUpReport::default())))
     }
+
+    /// Nothing: the server's own worker prunes.
+    fn prune_sessions(&self, _now: Now, _limit: usize) -> Fut<'_, usize> {
+        Box::pin(std::future::ready(Ok(0)))
+    }
 }
 
 impl Backend for RemoteStore {
