@@ -32,6 +32,7 @@ fn help_names_every_command_and_says_where_to_start() {
         "serial",
         "schedules",
         "tokens",
+        "users",
         "audit",
         "prune",
         "migrate",

@@ -5,6 +5,7 @@
 
 use std::time::Duration;
 
+use windlass_env::Env;
 use windlass_model::{Role, Scope, Time};
 use windlass_store::{ControlOutcome, NewToken, Token};
 use windlass_workflow::Error;
@@ -63,12 +64,7 @@ impl Control {
             ));
         }
         let operator = self.operator();
-        let random = || {
-            operator.env().secret().map_err(|error| {
-                Error::Setup(format!("the operating system returns no random numbers ({error}); try again"))
-            })
-        };
-        let (id, secret) = (hex(&random()?[..8]), hex(&random()?));
+        let (id, secret) = (hex(&random(operator.env())?[..8]), hex(&random(operator.env())?));
         let expires_at = match request.expires_in {
             Some(span) => Some(operator.inspect().clock().await? + span),
             None => None,
@@ -141,7 +137,14 @@ fn parse(text: &str) -> Option<(&str, &str)> {
     (is_hex(id) && is_hex(secret)).then_some((id, secret))
 }
 
-fn hex(bytes: &[u8]) -> String {
+/// Random bytes for a secret.
+pub(crate) fn random(env: &Env) -> Result<[u8; 32], Error> {
+    env.secret().map_err(|error| {
+        Error::Setup(format!("the operating system returns no random numbers ({error}); try again"))
+    })
+}
+
+pub(crate) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 

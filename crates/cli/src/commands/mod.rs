@@ -28,6 +28,7 @@ mod signal_waits;
 mod submit;
 mod throughput;
 mod tokens;
+mod users;
 mod why;
 mod worker;
 
@@ -65,6 +66,7 @@ pub(crate) enum Command {
     Serial(serial::Args),
     Schedules(Box<schedules::Args>),
     Tokens(tokens::Args),
+    Users(users::Args),
     Audit(audit::Args),
     Prune(prune::Args),
     Migrate(migrate::Args),
@@ -100,6 +102,7 @@ impl Command {
             Command::Serial(args) => serial::run(args, program).await,
             Command::Schedules(args) => schedules::run(*args, program).await,
             Command::Tokens(args) => tokens::run(args, program).await,
+            Command::Users(args) => users::run(args, program).await,
             Command::Audit(args) => audit::run(args, program).await,
             Command::Prune(args) => prune::run(args, program).await,
             Command::Migrate(args) => migrate::run(args, program).await,

@@ -14,8 +14,8 @@ use crate::{
 
 /// Serve the HTTP API, and run jobs like a worker
 ///
-/// On a loopback address no login is needed. On any other address, and behind a proxy, every request needs a token, and the server does
-/// not start before there is one: `windlass tokens create NAME --role admin`.
+/// On a loopback address no login is needed. On any other address, and behind a proxy, every request needs one, and the server does
+/// not start before there is a user or a token: `windlass users create NAME --role admin`, `windlass tokens create NAME --role admin`.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// The address to listen on [env: WINDLASS_LISTEN] [default: 127.0.0.1:7077]
@@ -40,7 +40,7 @@ pub(crate) struct Args {
     /// [env: WINDLASS_TRUSTED_PROXIES]
     #[arg(long, value_name = "ADDRESS")]
     trusted_proxy: Vec<String>,
-    /// Ask for a token on a loopback address too [env: WINDLASS_LOGIN]
+    /// Ask for a login on a loopback address too [env: WINDLASS_LOGIN]
     #[arg(long)]
     login: bool,
     /// How many requests per second a client may send; 0 for any number [env: WINDLASS_RATE] [default: 1000]
