@@ -11,7 +11,7 @@ import time
 import unittest
 from typing import Any, Callable, Dict, List, Optional
 
-from tests.fake_server import FAULTS, LATE, FakeServer
+from tests.fake_server import DEEP, FAULTS, LATE, FakeServer
 from windlass import (
     ApiError,
     Cancelled,
@@ -231,6 +231,21 @@ class Outcomes(WorkerCase):
 
 
 class Ends(WorkerCase):
+    def test_an_input_that_is_nested_too_deeply_fails_its_job_and_no_other(self) -> None:
+        nested: Any = "core"
+        for _ in range(200):
+            nested = {"in": [nested]}
+        inputs = ["before", DEEP, nested, {"key": "]}[{\\\""}, "after"]
+        jobs = [self.server.add("echo", input) for input in inputs]
+        self.run_to_end(echo)
+        ended = [self.server.jobs[job] for job in jobs]
+        self.assertEqual([job["state"] for job in ended], ["done", "failed", "done", "done", "done"])
+        self.assertEqual([job.get("output") for job in ended], [inputs[0], None, *inputs[2:]])
+        failure = ended[1]["failure"]
+        self.assertEqual((failure["class"], failure["retry"]), ("undecodable", False))
+        self.assertIn("nested deeper", failure["message"])
+        self.assertEqual(self.server.requests["/worker/v1/register"], 1)
+
     def test_a_cancel_reaches_the_attempt(self) -> None:
         started = threading.Event()
 

@@ -628,7 +628,7 @@ fn a_server_is_reached_over_tls_with_its_own_authority() {
     let sandbox = Sandbox::new();
     let made = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).expect("a certificate");
     sandbox.write("cert.pem", &made.cert.pem());
-    sandbox.write("key.pem", &made.signing_key.serialize_pem());
+    sandbox.write_secret("key.pem", &made.signing_key.serialize_pem());
     let other = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).expect("a certificate");
     sandbox.write("other.pem", &other.cert.pem());
     let (_server, address) =

@@ -5,7 +5,7 @@
 //! one method for each thing that commands ask of either; `commands` has one file per command, which does not know where its data comes
 //! from. Commands share: `args`, flags that several take; `resolve`, which finds the job that a name means; `actions` and
 //! `outcome`, which act on jobs and on queues, limits, keys and schedules; `out`, `table`, `durations`, `progress`, `confirm` and
-//! `secret`, which print and ask.
+//! `password`, which print and ask.
 //!
 //! What always holds: answers go to standard output and everything else to standard error; a closed pipe is no error; the exit
 //! code is 0 only if the command achieved what it was called for.
@@ -20,10 +20,10 @@ mod durations;
 mod log;
 mod out;
 mod outcome;
+mod password;
 mod program;
 mod progress;
 mod resolve;
-mod secret;
 mod stop;
 mod table;
 

@@ -1,6 +1,6 @@
 //! Stores that change a few verbs of another store: virtual clocks, injected faults, measurements.
 
-use std::{path::PathBuf, sync::Arc};
+use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use windlass_model::{
     Change, ClaimNo, ClaimedJob, CommitOutcome, JobClaim, JobId, JournalEntry, Limits, NewJob, NewSignal,
@@ -63,6 +63,7 @@ wrapper! {
         retire_worker(now: Now, worker: WorkerId) -> Fut<'a, usize>;
         cancel_requests(worker: WorkerId) -> Fut<'a, Vec<CancelRequest>>;
         gates(queues: &'a [String]) -> Fut<'a, Vec<u64>>;
+        wait_for_gates(queues: &'a [String], known: &'a [u64], wait: Duration) -> Fut<'a, Vec<u64>>;
         job_ends(ids: &'a [JobId]) -> Fut<'a, Vec<Option<JobEnd>>>;
     }
     Maintenance {
@@ -154,6 +155,7 @@ wrapper! {
         writes_in_turn() -> bool;
         schema_name() -> Option<&'a str>;
         runs_transactions() -> bool;
+        gate_wait() -> Option<Duration>;
         liveness_dir() -> Option<PathBuf>;
         statements() -> u64;
     }

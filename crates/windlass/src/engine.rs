@@ -315,6 +315,12 @@ impl Engine {
         self.shared.submitter.poke();
     }
 
+    /// Tells the worker of this engine that this process has committed outcomes for a worker on another host, as a server does: it sums
+    /// up what has ended as often as after commits of its own.
+    pub fn note_commit_elsewhere(&self) {
+        self.shared.submitter.note_commit_elsewhere();
+    }
+
     /// Waits until a job has ended, in whichever process it runs, and returns its output.
     pub async fn result<O: DeserializeOwned>(&self, id: JobId) -> Result<O, JobError> {
         self.typed_result(id).await

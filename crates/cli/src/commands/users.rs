@@ -4,7 +4,7 @@ use std::{path::PathBuf, process::ExitCode};
 
 use windlass::{Time, model::Role, store::User};
 
-use crate::{args::Actor, client::UserAction, durations, out, outcome, program::Program, secret, table};
+use crate::{args::Actor, client::UserAction, durations, out, outcome, password, program::Program, table};
 
 /// Create, list and change the users who log in to `serve`
 ///
@@ -142,7 +142,7 @@ pub(crate) async fn run(args: Args, program: &Program) -> anyhow::Result<ExitCod
 
 impl Password {
     async fn read(&self, user: &str) -> anyhow::Result<String> {
-        secret::read_password(self.password_file.as_deref(), user).await
+        password::read_password(self.password_file.as_deref(), user).await
     }
 }
 

@@ -44,6 +44,8 @@ pub mod code {
     pub const WORKER_DEAD: &str = "worker_dead";
     /// The id of the worker is taken: draw another, or let the server do it.
     pub const WORKER_TAKEN: &str = "worker_taken";
+    /// The server cannot answer now, or not in this way.
+    pub const UNAVAILABLE: &str = "unavailable";
     /// The request cannot be accepted as it is.
     pub const INVALID: &str = "invalid";
     /// The token may not do this.

@@ -1,56 +1,34 @@
-//! Secrets: read from files that nobody else may read, or from a person at the terminal, and never from the command line, which every user
+//! Passwords: read from a file that nobody else may read, or from a person at the terminal, and never from the command line, which every user
 //! of the machine can see.
 
 use std::{
-    fs::File,
     io::{BufRead, IsTerminal, Read, Write, stdin},
-    os::unix::fs::PermissionsExt,
     path::Path,
 };
 
-use anyhow::{Context, anyhow, bail};
+use anyhow::{Context, bail};
 use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcsetattr};
 
 use crate::{
+    config::secret,
     out,
     stop::{INTERRUPTED, StopSignals},
 };
-
-/// The most bytes of a file that has a secret. Anything longer is another file.
-const MAX_BYTES: u64 = 64 << 10;
-
-/// Reads a file that nobody else may read; `what` says what is in it.
-pub(crate) fn read_file(what: &str, path: &Path) -> anyhow::Result<String> {
-    let cannot = || format!("the {what} file {} cannot be read", path.display());
-    let file = File::open(path).with_context(cannot)?;
-    // Of the file that is open, so that it cannot be exchanged in between.
-    let mode = file.metadata().with_context(cannot)?.permissions().mode() & 0o777;
-    if mode & 0o077 != 0 {
-        return Err(anyhow!(
-            "the {what} file {0} may be read by others (its mode is {mode:04o}); make it yours alone: `chmod 600 {0}`",
-            path.display()
-        ));
-    }
-    read(file).with_context(cannot)
-}
 
 /// Reads a password of one line: from a file, from standard input if the file is `-`, or from the terminal. There it is asked for twice,
 /// because nobody sees what is typed.
 pub(crate) async fn read_password(file: Option<&Path>, user: &str) -> anyhow::Result<String> {
     let text = match file {
         Some(path) if path == Path::new("-") => {
-            read(stdin()).context("the password cannot be read from standard input")?
+            let mut text = String::new();
+            let read = stdin().take(secret::MAX_BYTES).read_to_string(&mut text);
+            read.context("the password cannot be read from standard input")?;
+            text
         }
-        Some(path) => read_file("password", path)?,
+        Some(path) => secret::read("the password file", path)?,
         None => return ask(user).await,
     };
     one_line(&text).map(str::to_owned)
-}
-
-fn read(from: impl Read) -> std::io::Result<String> {
-    let mut text = String::new();
-    from.take(MAX_BYTES).read_to_string(&mut text)?;
-    Ok(text)
 }
 
 /// The only line of a text, without its end. Spaces belong to a password.
