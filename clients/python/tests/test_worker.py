@@ -104,7 +104,7 @@ class Outcomes(WorkerCase):
         jobs = [self.server.add("echo", {"n": n}) for n in range(40)]
         counts = self.run_to_end(echo)
         self.assertEqual([self.job(id)["output"] for id in jobs], [{"n": n} for n in range(40)])
-        self.assertEqual((counts.committed, counts.fenced, counts.given_back), (40, 0, 0))
+        self.assertEqual((counts.committed, counts.fenced, counts.released), (40, 0, 0))
         self.assertLess(self.server.requests["/worker/v1/commit"], 40, "outcomes that wait are committed together")
 
     def test_a_function_may_take_the_context(self) -> None:
@@ -368,10 +368,10 @@ class Drains(WorkerCase):
         threading.Timer(0.2, go.set).start()
         counts = running.join()
         self.assertEqual((self.job(first)["output"], self.job(second)["state"]), ("finished", "ready"))
-        self.assertEqual((counts.committed, counts.given_back), (1, 0))
+        self.assertEqual((counts.committed, counts.released), (1, 0))
         self.assertEqual([worker["alive"] for worker in self.server.workers.values()], [False], "it has retired")
 
-    def test_what_does_not_end_in_time_is_given_back(self) -> None:
+    def test_what_does_not_end_in_time_is_released(self) -> None:
         go, started = threading.Event(), threading.Event()
         self.addCleanup(go.set)
 
@@ -385,7 +385,7 @@ class Drains(WorkerCase):
         running = self.start(self.worker(long, drain=0.1))
         self.assertTrue(started.wait(10))
         counts = running.stop()
-        self.assertEqual((self.job(id)["state"], self.job(id)["epoch"], counts.given_back), ("ready", 1, 1))
+        self.assertEqual((self.job(id)["state"], self.job(id)["epoch"], counts.released), ("ready", 1, 1))
         go.set()
         self.assertEqual(self.server.written, [])
 
@@ -597,7 +597,7 @@ class Faults(WorkerCase):
         running.stop()
         self.assertTrue(any(body.get("solo_ended") for body in self.server.bodies["/worker/v1/renew"]))
 
-    def test_a_claim_whose_answer_never_came_is_given_back(self) -> None:
+    def test_a_claim_whose_answer_never_came_is_released(self) -> None:
         running = self.start(self.worker(echo))
         worker = self.server.until(lambda: next((id for id, worker in self.server.workers.items() if worker["settled"] >= 1), None))
         id = self.server.add("other")
@@ -609,7 +609,7 @@ class Faults(WorkerCase):
         self.server.until(lambda: self.job(id)["state"] == "ready")
         running.stop()
 
-    def test_a_job_of_an_unknown_kind_is_given_back(self) -> None:
+    def test_a_job_of_an_unknown_kind_is_released(self) -> None:
         id = self.server.add("other")
         original: Callable[..., bool] = self.server._claimable
         with self.server.lock:

@@ -666,7 +666,7 @@ fn answers(bytes: &'static str) -> String {
 }
 
 #[test]
-fn what_is_no_server_or_another_version_is_told() {
+fn errors_say_what_is_no_server_and_what_is_another_version() {
     let sandbox = Sandbox::new();
     let closed = TcpListener::bind("127.0.0.1:0").expect("a listener").local_addr().expect("an address");
     let page = answers(

@@ -121,7 +121,7 @@ async fn what_takes_too_long_ends() {
 }
 
 #[tokio::test]
-async fn a_server_that_is_down_or_speaks_something_else_is_told_apart() {
+async fn a_closed_port_and_another_protocol_are_different_errors() {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a listener");
     let address = listener.local_addr().expect("an address");
     drop(listener);

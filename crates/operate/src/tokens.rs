@@ -44,8 +44,8 @@ pub struct CreatedToken {
 /// Why a token is not accepted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum TokenRefusal {
-    /// It is not the text of a token, there is no such token in this store, or its secret is another one. These are not told
-    /// apart, so that nobody learns which ids exist.
+    /// It is not the text of a token, there is no such token in this store, or its secret is another one. These three
+    /// have one answer, so that nobody learns which ids exist.
     Unknown,
     /// It was revoked.
     Revoked,

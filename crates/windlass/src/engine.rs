@@ -216,7 +216,7 @@ impl Engine {
     /// Runs until the process gets SIGINT or SIGTERM, then stops gracefully.
     pub async fn run_until_signal(&self) -> std::io::Result<usize> {
         stop_requested().await?;
-        tracing::info!("stopping: finishing what runs, handing back the rest");
+        tracing::info!("stopping: finishing what runs, releasing the rest");
         Ok(self.stop().await)
     }
 

@@ -214,11 +214,11 @@ class WorkerCalls:
         self._call("release", {"worker": worker, "jobs": [job.name() for job in jobs]}, lambda value: None)
 
     def release_claims(self, worker: str, numbers: Sequence[int]) -> None:
-        """Gives back all jobs of claims whose answers never came."""
+        """Releases all jobs of claims whose answers never came."""
         self._call("release-claims", {"worker": worker, "numbers": list(numbers)}, lambda value: None)
 
     def retire(self, worker: str) -> None:
-        """Ends the service of the worker. What it still has claimed is given back."""
+        """Ends the service of the worker. What it still has claimed is released."""
         self._call("retire", {"worker": worker}, lambda value: None)
 
     def _call(self, verb: str, body: Mapping[str, Any], read: Callable[[Any], T]) -> T:

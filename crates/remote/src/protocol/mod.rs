@@ -27,7 +27,7 @@ pub const TEST_TIME: &str = "windlass-test-time";
 
 /// The most jobs that one claim returns, whatever it asks for.
 pub const MAX_CLAIM: usize = 10_000;
-/// The most payload bytes that one claim returns, unless its first job alone has more. Jobs beyond it are given back.
+/// The most payload bytes that one claim returns, unless its first job alone has more. Jobs beyond it are released.
 pub const MAX_CLAIM_BYTES: usize = 16 << 20;
 /// The most changes in one commit, jobs in one submit, and signals in one delivery.
 pub const MAX_BATCH: usize = 10_000;

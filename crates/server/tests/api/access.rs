@@ -77,7 +77,7 @@ async fn each_role_may_do_what_it_is_for(database: Database) {
         }
         server.send(request).await.refused(401, "unauthorized");
     }
-    // Nothing about jobs is told to anybody.
+    // Nobody learns anything about jobs.
     for open in ["/healthz", "/readyz", "/openapi.json"] {
         server.get(open).await.expect(200);
     }
