@@ -25,6 +25,11 @@ FAULTS = ("lose_request", "lose_answer", "late", "no_http", "no_json", "other_js
 LATE = 0.3
 
 
+#: An input that is sent as JSON of far more levels than Python reads.
+DEEP = "@deep@"
+_DEEP_JSON = b"[" * 100_000 + b"]" * 100_000
+
+
 class Refusal(Exception):
     """An error as it is answered."""
 
@@ -177,6 +182,7 @@ class FakeServer:
 
     def _list(self, query: Dict[str, str]) -> Dict[str, Any]:
         jobs = [job for job in reversed(list(self.jobs.values())) if query.get("kind") in (None, job["kind"])]
+        jobs = [job for job in jobs if query.get("stage") in (None, job.get("stage"))]
         if "before" in query:
             jobs = jobs[[job["id"] for job in jobs].index(query["before"]) + 1 :]
         limit = int(query["limit"])
@@ -405,7 +411,7 @@ def _handler(server: FakeServer) -> Any:
             return server.handle(self.command, path, query, body)
 
         def _answer(self, status: int, answer: Any, headers: Dict[str, str]) -> None:
-            data = json.dumps(answer).encode()
+            data = json.dumps(answer).encode().replace(json.dumps(DEEP).encode(), _DEEP_JSON)
             try:
                 self.send_response(status)
                 for name, value in headers.items():

@@ -10,7 +10,7 @@ import unittest
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
-from tests.fake_server import FAULTS, LATE, FakeServer
+from tests.fake_server import DEEP, FAULTS, LATE, FakeServer
 from windlass import (
     BadRequest,
     Client,
@@ -168,6 +168,13 @@ class Reads(ClientCase):
         with self.assertRaises(NotFound):
             self.client.result("nobody")
 
+    def test_an_output_that_is_nested_too_deeply_is_an_error_at_once(self) -> None:
+        job = self.server.add("deep")
+        self.server.jobs[job].update(state="done", output=DEEP)
+        with self.assertRaisesRegex(TransportError, "nested deeper"):
+            self.client.result(job)
+        self.assertEqual(self.server.requests[f"/v1/jobs/{job}/result"], 1)
+
     def test_a_result_that_does_not_come_is_a_timeout(self) -> None:
         job = self.server.add("mail")
         with self.assertRaisesRegex(ResultTimeout, "ready"):
@@ -182,6 +189,10 @@ class Reads(ClientCase):
         first = next(self.client.jobs(kind="mail", page=10))
         self.assertEqual((first.state, first.has_ended, first.raw["epoch"]), ("ready", False, 0))
         self.assertEqual(first.submitted_at and first.submitted_at.tzinfo, timezone.utc)
+
+    def test_jobs_are_listed_by_stage(self) -> None:
+        jobs = [self.server.add("order", stage=stage) for stage in ("paid", "sent", "paid")]
+        self.assertEqual([job.id for job in self.client.jobs(stage="paid")], [jobs[2], jobs[0]])
 
     def test_signals_are_delivered_once(self) -> None:
         job = self.server.add("approval", key="a b/c")
@@ -229,6 +240,7 @@ class Faults(ClientCase):
         with tempfile.TemporaryDirectory() as folder:
             file = Path(folder, "token")
             file.write_text("first\n")
+            file.chmod(0o600)
             client = Client(self.server.url, token_file=file)
             self.addCleanup(client.close)
             client.submit("mail")
@@ -237,6 +249,28 @@ class Faults(ClientCase):
                 client.submit("mail")
             file.write_text("second\n")
             client.submit("mail")
+
+    def test_a_token_file_that_others_may_read_is_refused(self) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            file = Path(folder, "token")
+            file.write_text("windlass_1_secret\n")
+            for mode in (0o644, 0o640, 0o604, 0o620, 0o601):
+                file.chmod(mode)
+                with self.subTest(mode=oct(mode)), self.assertRaisesRegex(ValueError, f"{mode:04o}.*chmod 600") as raised:
+                    Client("http://localhost", token_file=file)
+                self.assertNotIn("secret", str(raised.exception))
+            for mode in (0o600, 0o400):
+                file.chmod(mode)
+                Client("http://localhost", token_file=file).close()
+
+    def test_http_to_another_machine_is_refused_unless_it_is_allowed(self) -> None:
+        for url in ("http://jobs.example:7077", "http://10.0.0.1", "http://[2001:db8::1]:7077", "http://localhost.example"):
+            with self.subTest(url=url):
+                with self.assertRaisesRegex(ValueError, "allow_http"):
+                    Client(url, token="windlass_1_secret")
+                Client(url, token="windlass_1_secret", allow_http=True).close()
+        for url in ("http://localhost:7077", "http://127.8.9.1", "http://[::1]:7077", "http://[::ffff:127.0.0.1]:1", "https://jobs.example"):
+            Client(url).close()
 
     def test_settings_that_cannot_work_are_refused(self) -> None:
         for url in ("127.0.0.1:7077", "ftp://x", "http://", "http://user:secret@host", "http://x/?a=b"):

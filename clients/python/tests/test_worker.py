@@ -11,7 +11,7 @@ import time
 import unittest
 from typing import Any, Callable, Dict, List, Optional
 
-from tests.fake_server import FAULTS, LATE, FakeServer
+from tests.fake_server import DEEP, FAULTS, LATE, FakeServer
 from windlass import (
     ApiError,
     Cancelled,
@@ -104,7 +104,7 @@ class Outcomes(WorkerCase):
         jobs = [self.server.add("echo", {"n": n}) for n in range(40)]
         counts = self.run_to_end(echo)
         self.assertEqual([self.job(id)["output"] for id in jobs], [{"n": n} for n in range(40)])
-        self.assertEqual((counts.committed, counts.fenced, counts.given_back), (40, 0, 0))
+        self.assertEqual((counts.committed, counts.fenced, counts.released), (40, 0, 0))
         self.assertLess(self.server.requests["/worker/v1/commit"], 40, "outcomes that wait are committed together")
 
     def test_a_function_may_take_the_context(self) -> None:
@@ -231,6 +231,21 @@ class Outcomes(WorkerCase):
 
 
 class Ends(WorkerCase):
+    def test_an_input_that_is_nested_too_deeply_fails_its_job_and_no_other(self) -> None:
+        nested: Any = "core"
+        for _ in range(200):
+            nested = {"in": [nested]}
+        inputs = ["before", DEEP, nested, {"key": "]}[{\\\""}, "after"]
+        jobs = [self.server.add("echo", input) for input in inputs]
+        self.run_to_end(echo)
+        ended = [self.server.jobs[job] for job in jobs]
+        self.assertEqual([job["state"] for job in ended], ["done", "failed", "done", "done", "done"])
+        self.assertEqual([job.get("output") for job in ended], [inputs[0], None, *inputs[2:]])
+        failure = ended[1]["failure"]
+        self.assertEqual((failure["class"], failure["retry"]), ("undecodable", False))
+        self.assertIn("nested deeper", failure["message"])
+        self.assertEqual(self.server.requests["/worker/v1/register"], 1)
+
     def test_a_cancel_reaches_the_attempt(self) -> None:
         started = threading.Event()
 
@@ -353,10 +368,10 @@ class Drains(WorkerCase):
         threading.Timer(0.2, go.set).start()
         counts = running.join()
         self.assertEqual((self.job(first)["output"], self.job(second)["state"]), ("finished", "ready"))
-        self.assertEqual((counts.committed, counts.given_back), (1, 0))
+        self.assertEqual((counts.committed, counts.released), (1, 0))
         self.assertEqual([worker["alive"] for worker in self.server.workers.values()], [False], "it has retired")
 
-    def test_what_does_not_end_in_time_is_given_back(self) -> None:
+    def test_what_does_not_end_in_time_is_released(self) -> None:
         go, started = threading.Event(), threading.Event()
         self.addCleanup(go.set)
 
@@ -370,7 +385,7 @@ class Drains(WorkerCase):
         running = self.start(self.worker(long, drain=0.1))
         self.assertTrue(started.wait(10))
         counts = running.stop()
-        self.assertEqual((self.job(id)["state"], self.job(id)["epoch"], counts.given_back), ("ready", 1, 1))
+        self.assertEqual((self.job(id)["state"], self.job(id)["epoch"], counts.released), ("ready", 1, 1))
         go.set()
         self.assertEqual(self.server.written, [])
 
@@ -582,7 +597,7 @@ class Faults(WorkerCase):
         running.stop()
         self.assertTrue(any(body.get("solo_ended") for body in self.server.bodies["/worker/v1/renew"]))
 
-    def test_a_claim_whose_answer_never_came_is_given_back(self) -> None:
+    def test_a_claim_whose_answer_never_came_is_released(self) -> None:
         running = self.start(self.worker(echo))
         worker = self.server.until(lambda: next((id for id, worker in self.server.workers.items() if worker["settled"] >= 1), None))
         id = self.server.add("other")
@@ -594,7 +609,7 @@ class Faults(WorkerCase):
         self.server.until(lambda: self.job(id)["state"] == "ready")
         running.stop()
 
-    def test_a_job_of_an_unknown_kind_is_given_back(self) -> None:
+    def test_a_job_of_an_unknown_kind_is_released(self) -> None:
         id = self.server.add("other")
         original: Callable[..., bool] = self.server._claimable
         with self.server.lock:

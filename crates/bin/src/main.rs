@@ -56,7 +56,11 @@ fn main() -> ExitCode {
     }));
     // Dropping the runtime would wait for a blocking read of standard input.
     runtime.shutdown_background();
-    result.unwrap_or_else(|error| windlass_cli::report(&error))
+    result.unwrap_or_else(|error| {
+        // Of `retry --here`, for a job of that kind.
+        let needs_exec = !with_exec && format!("{error:#}").contains("\"exec\" job");
+        windlass_cli::report(&if needs_exec { error.context(EXEC_IS_OFF) } else { error })
+    })
 }
 
 /// Parses the arguments of the process; prints the help or what is wrong with them and ends it.
@@ -72,25 +76,30 @@ fn command_line() -> clap::Command {
     RUN_JOBS.iter().fold(command, |command, name| command.mut_subcommand(name, add_exec_flag))
 }
 
-/// The commands that run jobs of others.
-const RUN_JOBS: [&str; 2] = ["worker", "serve"];
+/// The commands that run jobs: those of others, and one job that is named with `retry --here`.
+const RUN_JOBS: [&str; 3] = ["worker", "serve", "retry"];
+const EXEC_IS_OFF: &str = "exec jobs are not run here; start with --exec to run them";
 
 fn add_exec_flag(command: clap::Command) -> clap::Command {
-    let help = "Run jobs of the kind exec: whoever may submit jobs can then run any program as this user";
+    let help = match command.get_name() {
+        "retry" => "With --here: run also a job of the kind exec, which runs the program that whoever submitted it has named",
+        _ => "Run jobs of the kind exec: whoever may submit jobs can then run any program as this user",
+    };
     let flag = Arg::new("exec").long("exec").action(ArgAction::SetTrue).env("WINDLASS_EXEC");
     command.arg(flag.value_parser(clap::builder::FalseyValueParser::new()).help(help).hide_env_values(true))
 }
 
 /// Whether the kind `exec` is known: to commands that run jobs only with their flag, and to all others, which check inputs by it.
 fn knows_exec(matches: &ArgMatches) -> bool {
-    match matches.subcommand() {
-        Some((name, matches)) if RUN_JOBS.contains(&name) => {
-            let with_exec = matches.get_flag("exec");
-            let runs_jobs = !matches!(matches.try_get_one::<bool>("no_work"), Ok(Some(true)));
-            if runs_jobs && !with_exec {
-                eprintln!("exec jobs are not run here; start with --exec to run them");
+    let Some((name, matches)) = matches.subcommand() else { return true };
+    let is_set = |flag: &str| matches!(matches.try_get_one::<bool>(flag), Ok(Some(true)));
+    match name {
+        "retry" => !is_set("here") || is_set("exec"),
+        name if RUN_JOBS.contains(&name) => {
+            if !is_set("no_work") && !is_set("exec") {
+                eprintln!("{EXEC_IS_OFF}");
             }
-            with_exec
+            is_set("exec")
         }
         _ => true,
     }

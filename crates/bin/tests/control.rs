@@ -118,6 +118,11 @@ fn a_job_is_retried_here_and_nothing_else_runs() {
     let answer: Value = serde_json::from_str(&failed.stdout).expect("JSON");
     assert_eq!((failed.code, &answer["id"]), (1, &fails.as_str().into()), "{answer}");
     assert!(answer["failure"].is_object() && sandbox.state(&fails) == "failed", "{answer}");
+    let mut command = sandbox.command(&["retry", &fails, "--here"]);
+    command.env_remove("WINDLASS_EXEC");
+    let refused = sandbox.finish(command);
+    assert_eq!(refused.code, 1, "{refused:?}");
+    assert_contains(&refused.stderr, &["exec jobs are not run here", "--exec"]);
     sandbox.refuses(&[
         (&["retry", "--here"], &["--here", "it runs one job"]),
         (&["retry", &one, &two, "--here"], &["it runs one job"]),

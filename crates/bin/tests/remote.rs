@@ -22,6 +22,15 @@ fn serve(sandbox: &Sandbox, args: &[&str]) -> (Worker, String) {
     (server, address)
 }
 
+/// Writes the files `password` and `short`, which nobody else may read.
+fn write_password(sandbox: &Sandbox) {
+    for (name, text) in [("password", "correct horse\n"), ("short", "horse\n")] {
+        sandbox.write(name, text);
+        let mode = std::fs::Permissions::from_mode(0o600);
+        std::fs::set_permissions(sandbox.path(name), mode).expect("changed");
+    }
+}
+
 /// A sandbox with a server in front of its store.
 struct Pair {
     sandbox: Sandbox,
@@ -113,6 +122,7 @@ fn what_is_read_is_the_same() {
         &["schedules"],
         &["audit"],
         &["tokens", "list"],
+        &["users", "list"],
     ] {
         pair.same(nothing);
     }
@@ -148,6 +158,10 @@ fn what_is_read_is_the_same() {
         "90d",
     ]);
     sandbox.ok(&["tokens", "revoke", "deploy"]);
+    write_password(sandbox);
+    sandbox.ok(&["users", "create", "eve", "--role", "admin", "--password-file", "password"]);
+    sandbox.ok(&["users", "create", "bob", "--password-file", "password"]);
+    sandbox.ok(&["users", "disable", "bob"]);
     sandbox.ok(&["signal", "tea", "approve", r#"{"by": "ada"}"#]);
     let lists: &[&[&str]] = &[
         &["jobs"],
@@ -179,6 +193,7 @@ fn what_is_read_is_the_same() {
         &["audit", "--subject", &b],
         &["audit", "--subject", "a"],
         &["tokens", "list"],
+        &["users", "list"],
         &["doctor"],
         &["cancel", "--kind", "noop", "--dry-run"],
         &["retry", "--all", "--dry-run"],
@@ -360,6 +375,9 @@ fn anonymous(finished: &Finished, ids: &mut Vec<String>) -> (i32, String, String
 fn what_is_done_is_the_same() {
     let (local, remote) = (Sandbox::new(), Pair::new());
     local.ok(&["migrate"]);
+    for sandbox in [&local, &remote.sandbox] {
+        write_password(sandbox);
+    }
     let (mut local_ids, mut remote_ids) = (Vec::new(), Vec::new());
     let commands: &[&[&str]] = &[
         &["submit", "noop", "--key", "a"],
@@ -485,6 +503,19 @@ fn what_is_done_is_the_same() {
         &["tokens", "revoke", "ci"],
         &["tokens", "revoke", "ci"],
         &["tokens", "revoke", "nobody"],
+        &["users", "create", "eve", "--role", "operator", "--password-file", "password", "--note", "new"],
+        &["users", "create", "eve", "--password-file", "password"],
+        &["users", "create", "bob", "--json", "--password-file", "password"],
+        &["users", "create", "two words", "--password-file", "password"],
+        &["users", "password", "eve", "--password-file", "password"],
+        &["users", "password", "eve", "--password-file", "short"],
+        &["users", "role", "eve", "admin"],
+        &["users", "role", "eve", "admin"],
+        &["users", "log-out", "eve"],
+        &["users", "disable", "eve", "--note", "left"],
+        &["users", "disable", "eve"],
+        &["users", "enable", "eve"],
+        &["users", "enable", "nobody"],
         &["prune", "--state", "cancelled", "--older-than", "0s", "--yes"],
         &["prune", "--state", "ready", "--older-than", "1s", "--yes"],
         &["prune", "--state", "failed", "--older-than", "1d", "--yes", "--json"],
@@ -597,7 +628,7 @@ fn a_server_is_reached_over_tls_with_its_own_authority() {
     let sandbox = Sandbox::new();
     let made = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).expect("a certificate");
     sandbox.write("cert.pem", &made.cert.pem());
-    sandbox.write("key.pem", &made.signing_key.serialize_pem());
+    sandbox.write_secret("key.pem", &made.signing_key.serialize_pem());
     let other = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).expect("a certificate");
     sandbox.write("other.pem", &other.cert.pem());
     let (_server, address) =
@@ -635,7 +666,7 @@ fn answers(bytes: &'static str) -> String {
 }
 
 #[test]
-fn what_is_no_server_or_another_version_is_told() {
+fn errors_say_what_is_no_server_and_what_is_another_version() {
     let sandbox = Sandbox::new();
     let closed = TcpListener::bind("127.0.0.1:0").expect("a listener").local_addr().expect("an address");
     let page = answers(

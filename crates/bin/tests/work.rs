@@ -44,6 +44,22 @@ fn exec_runs_a_program_and_returns_its_output_or_failure() {
 }
 
 #[test]
+fn exec_does_not_pass_the_secrets_of_its_worker_on() {
+    let sandbox = Sandbox::new();
+    let mut command = sandbox.command(&["worker"]);
+    command.env("WINDLASS_STORE", &sandbox.url).env("WINDLASS_TOKEN", "secret").env("OTHER", "other");
+    let _worker = sandbox.start_worker(command);
+    let script = r#"echo "${WINDLASS_STORE-none} ${WINDLASS_TOKEN-none} $OTHER""#;
+    let input = serde_json::json!({ "command": "sh", "args": ["-c", script] });
+    let output = sandbox.json(&["submit", "exec", &input.to_string(), "--wait"]);
+    assert_eq!(output["stdout"], "none none other\n");
+    // A job may say what its program gets.
+    let input = serde_json::json!({ "command": "sh", "args": ["-c", script], "env": { "WINDLASS_TOKEN": "own" } });
+    let output = sandbox.json(&["submit", "exec", &input.to_string(), "--wait"]);
+    assert_eq!(output["stdout"], "none own other\n");
+}
+
+#[test]
 fn what_ended_and_usual_waits_are_shown() {
     let sandbox = Sandbox::new();
     let _worker = sandbox.worker(&[]);

@@ -4,8 +4,8 @@
 //! In reading order: `config` reads the settings, `program` opens the store, or the way to a server, as a command needs it; `client` has
 //! one method for each thing that commands ask of either; `commands` has one file per command, which does not know where its data comes
 //! from. Commands share: `args`, flags that several take; `resolve`, which finds the job that a name means; `actions` and
-//! `outcome`, which act on jobs and on queues, limits, keys and schedules; `out`, `table`, `durations`, `progress` and `confirm`,
-//! which print and ask.
+//! `outcome`, which act on jobs and on queues, limits, keys and schedules; `out`, `table`, `durations`, `progress`, `confirm` and
+//! `password`, which print and ask.
 //!
 //! What always holds: answers go to standard output and everything else to standard error; a closed pipe is no error; the exit
 //! code is 0 only if the command achieved what it was called for.
@@ -20,6 +20,7 @@ mod durations;
 mod log;
 mod out;
 mod outcome;
+mod password;
 mod program;
 mod progress;
 mod resolve;

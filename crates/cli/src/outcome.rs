@@ -1,4 +1,4 @@
-//! Prints the outcome of a change to a queue, a rate limit, a serial key or a schedule.
+//! Prints the outcome of a change to a queue, a rate limit, a serial key, a schedule, a token or a user.
 
 use std::process::ExitCode;
 
@@ -34,6 +34,7 @@ fn list_command(what: &str) -> &'static str {
         "schedule" => "schedules",
         "serial key" => "serial",
         "token" => "tokens list",
+        "user" => "users list",
         _ => "queues",
     }
 }

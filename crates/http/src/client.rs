@@ -119,10 +119,12 @@ impl Client {
 
     /// Sends a request. Returns when the head of the response has arrived, whatever its status is.
     pub async fn send(&self, request: Request) -> Result<Response, Error> {
-        let limit = request.limit.unwrap_or(self.0.options.timeout);
-        match tokio::time::timeout(limit + self.0.options.connect_timeout, self.exchange(request, limit))
-            .await
-        {
+        let Options { timeout, connect_timeout, .. } = self.0.options;
+        let (limit, whole) = match request.limit {
+            Some(limit) => (limit, limit),
+            None => (timeout, timeout + connect_timeout),
+        };
+        match tokio::time::timeout(whole, self.exchange(request, limit)).await {
             Ok(answered) => answered,
             Err(_) => Err(Error::Timeout { server: self.url(), limit }),
         }
@@ -160,8 +162,8 @@ impl Client {
         };
         match answered {
             Ok(response) => {
-                let lease = Lease { sender, pool: Arc::downgrade(&self.0.pool) };
-                Ok(Response::new(response, lease, server(), idle_timeout, body_limit))
+                let connection = PooledConnection { sender, pool: Arc::downgrade(&self.0.pool) };
+                Ok(Response::new(response, connection, server(), idle_timeout, body_limit))
             }
             Err(mut failed) => {
                 let was_sent = failed.take_message().is_none();
@@ -251,12 +253,12 @@ impl Pool {
 }
 
 /// A connection in use by a response.
-pub(crate) struct Lease {
+pub(crate) struct PooledConnection {
     sender: Sender,
     pool: Weak<Pool>,
 }
 
-impl Lease {
+impl PooledConnection {
     /// Returns the connection to the pool, once the body of its response has been read.
     pub(crate) fn give_back(self) {
         if let Some(pool) = self.pool.upgrade() {
@@ -265,8 +267,8 @@ impl Lease {
     }
 }
 
-impl fmt::Debug for Lease {
+impl fmt::Debug for PooledConnection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Lease")
+        f.write_str("PooledConnection")
     }
 }

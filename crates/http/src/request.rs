@@ -75,7 +75,8 @@ impl Request {
         self
     }
 
-    /// Waits this long for the head of the response, in place of [`crate::Options::timeout`].
+    /// Waits this long for the head of the response, in place of [`crate::Options::timeout`]. A connection that must be opened is opened
+    /// within this time too.
     pub fn timeout(self, limit: Duration) -> Request {
         Request { limit: Some(limit), ..self }
     }

@@ -7,7 +7,7 @@ use http_body_util::BodyExt;
 use hyper::{HeaderMap, StatusCode, body::Incoming};
 use serde::de::DeserializeOwned;
 
-use crate::{Error, Events, client::Lease, error::innermost};
+use crate::{Error, Events, client::PooledConnection, error::innermost};
 
 /// A response whose head has arrived. If its body is read to the end, the connection serves the next request; otherwise it is closed.
 #[derive(Debug)]
@@ -16,7 +16,7 @@ pub struct Response {
     headers: HeaderMap,
     body: Incoming,
     /// Returns the connection to the pool; `None` once the body has ended.
-    lease: Option<Lease>,
+    connection: Option<PooledConnection>,
     server: String,
     /// How long the next part of the body may take to arrive.
     idle_limit: Duration,
@@ -27,14 +27,14 @@ pub struct Response {
 impl Response {
     pub(crate) fn new(
         response: hyper::Response<Incoming>,
-        lease: Lease,
+        connection: PooledConnection,
         server: String,
         idle_limit: Duration,
         body_limit: usize,
     ) -> Response {
         let (head, body) = response.into_parts();
         let (status, headers) = (head.status, head.headers);
-        Response { status, headers, body, lease: Some(lease), server, idle_limit, body_limit }
+        Response { status, headers, body, connection: Some(connection), server, idle_limit, body_limit }
     }
 
     /// The status.
@@ -66,8 +66,8 @@ impl Response {
             };
             match frame {
                 None => {
-                    if let Some(lease) = self.lease.take() {
-                        lease.give_back();
+                    if let Some(connection) = self.connection.take() {
+                        connection.give_back();
                     }
                     return Ok(None);
                 }

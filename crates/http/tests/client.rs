@@ -121,7 +121,7 @@ async fn what_takes_too_long_ends() {
 }
 
 #[tokio::test]
-async fn a_server_that_is_down_or_speaks_something_else_is_told_apart() {
+async fn a_closed_port_and_another_protocol_are_different_errors() {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a listener");
     let address = listener.local_addr().expect("an address");
     drop(listener);
@@ -220,6 +220,22 @@ async fn tls_to_a_server_without_it_says_so() {
     let client = Client::new(&format!("https://{address}"), options).expect("a client");
     let error = client.send(Request::get("/")).await.expect_err("no TLS");
     assert!(matches!(error, Error::Tls { .. } | Error::Connect { .. }), "{error}");
+}
+
+#[tokio::test]
+async fn a_request_with_a_time_of_its_own_opens_its_connection_within_it() {
+    // It accepts connections, and never says a word: TLS cannot begin.
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a listener");
+    let folder = tempfile::tempdir().expect("a folder");
+    let (_, ca) = serve_tls(&folder).await;
+    let day = Duration::from_secs(86_400);
+    let options = Options { ca_file: Some(ca), connect_timeout: day, timeout: day, ..Options::default() };
+    let url = format!("https://localhost:{}", listener.local_addr().expect("an address").port());
+    let client = Client::new(&url, options).expect("a client");
+    let request = Request::get("/").timeout(Duration::from_millis(20));
+    let sent = tokio::time::timeout(Duration::from_secs(30), client.send(request)).await;
+    let error = sent.expect("it gives up").expect_err("no answer");
+    assert!(matches!(error, Error::Timeout { .. }), "{error}");
 }
 
 #[test]

@@ -1,12 +1,12 @@
 //! Access over the network: roles, what each may do, and scopes.
 //!
-//! Pure rules. The store keeps tokens with a role and a scope, and the server asks these rules at every request.
+//! Pure rules. The store keeps users with a role, and tokens with a role and a scope; the server asks these rules at every request.
 
 use std::{fmt, str::FromStr};
 
 use serde::{Deserialize, Serialize};
 
-/// What the bearer of a token may do. Every role but `worker` may do what the roles before it may.
+/// What a user or the bearer of a token may do. Every role but `worker` may do what the roles before it may.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Role {
@@ -14,7 +14,7 @@ pub enum Role {
     Viewer,
     /// Submit, signal, cancel, retry, pause, and change limits and schedules.
     Operator,
-    /// Delete jobs and manage tokens.
+    /// Delete jobs, and manage users and tokens.
     Admin,
     /// Run jobs and read gates: what a worker on another host needs, and nothing of what people do.
     Worker,
@@ -30,7 +30,7 @@ pub enum Permission {
     Gates,
     /// Submit jobs and change them, their queues, limits and schedules.
     Act,
-    /// Delete jobs, and create and revoke tokens.
+    /// Delete jobs, and manage users and tokens.
     Administer,
     /// Run jobs: register a worker, claim, commit, and read what its code needs.
     Work,

@@ -3,11 +3,10 @@
 //! A [`Failure`] says what went wrong and whether to retry; [`crate::retry`] turns it into an outcome. A [`Reason`] says why that
 //! failed the job.
 
-#[cfg(feature = "anyhow")]
-mod anyhow;
 pub mod class;
 mod convert;
 mod database;
+mod hidden;
 
 use std::{any::Any, borrow::Cow, fmt, time::Duration};
 
@@ -15,10 +14,9 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use crate::Time;
 
-#[cfg(feature = "anyhow")]
-pub use self::anyhow::register;
 pub use class::FailureClass;
 pub use convert::OrFailure;
+pub use hidden::{on_unregistered, register};
 
 /// What follows from a [`Failure`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]

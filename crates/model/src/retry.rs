@@ -138,6 +138,9 @@ impl Retry {
         random: f64,
         backoff: impl FnOnce(&Failure, u32) -> Option<Duration>,
     ) -> RetryDecision {
+        if failure.class == class::REFUSED {
+            return RetryDecision::Fail(Reason::Refused);
+        }
         match failure.then {
             OnFailure::Stop => return RetryDecision::Fail(Reason::Stopped),
             OnFailure::Cancel => return RetryDecision::Cancel,
@@ -162,8 +165,8 @@ impl Retry {
         RetryDecision::Retry { after, retry_counts }
     }
 
-    /// Returns the outcome to commit after `failure`: what [`Retry::decide`] decides, except for the two classes of failure
-    /// that no retry can fix.
+    /// Returns the outcome to commit after `failure`: what [`Retry::decide`] decides, except for an input that cannot be decoded, which
+    /// no retry can fix.
     pub fn outcome(&self, failure: Failure, retry_counts: &[u32], random: f64) -> Outcome {
         self.outcome_with(failure, retry_counts, random, |_, _| None)
     }
@@ -176,10 +179,8 @@ impl Retry {
         random: f64,
         backoff: impl FnOnce(&Failure, u32) -> Option<Duration>,
     ) -> Outcome {
-        match &*failure.class {
-            class::UNDECODABLE => return Outcome::Failed { reason: Reason::Undecodable, failure },
-            class::REFUSED => return Outcome::Failed { reason: Reason::Refused, failure },
-            _ => {}
+        if failure.class == class::UNDECODABLE {
+            return Outcome::Failed { reason: Reason::Undecodable, failure };
         }
         match self.decide_with(&failure, retry_counts, random, backoff) {
             RetryDecision::Retry { after, retry_counts } => {
@@ -263,6 +264,11 @@ mod tests {
         let policy = Retry::times(5);
         assert_eq!(policy.decide(&Failure::stop("x"), &[], 0.0), RetryDecision::Fail(Reason::Stopped));
         assert_eq!(policy.decide(&Failure::cancel("x"), &[], 0.0), RetryDecision::Cancel);
+        // What the engine refused stays refused, in a step as in a job.
+        let refused = Failure::retry("x").class(class::REFUSED);
+        assert_eq!(policy.decide(&refused, &[], 0.0), RetryDecision::Fail(Reason::Refused));
+        let failed = policy.outcome(refused, &[], 0.0);
+        assert!(matches!(failed, Outcome::Failed { reason: Reason::Refused, .. }), "{failed:?}");
     }
 
     #[test]

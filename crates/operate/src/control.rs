@@ -134,7 +134,7 @@ impl Control {
         Redrive::new(self.operator.clone(), self.actor.clone(), job, branch)
     }
 
-    /// Moves jobs of one version of a machine to another and converts their states with `convert`; see [`Migrate`].
+    /// Moves jobs of one version of a machine to another and converts their stages with `convert`; see [`Migrate`].
     pub fn migrate<A, B, F>(&self, convert: F) -> Migrate<A, B, F>
     where
         A: Machine,

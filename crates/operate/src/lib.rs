@@ -22,11 +22,15 @@ mod items;
 mod migrate;
 mod names;
 mod operator;
+#[cfg(feature = "users")]
+mod passwords;
 mod prune;
 mod redrive;
 pub mod text;
 mod tokens;
 mod unserved;
+#[cfg(feature = "users")]
+mod users;
 pub mod views;
 pub mod why;
 
@@ -43,5 +47,7 @@ pub use prune::PruneProgress;
 pub use redrive::{Redrive, RedriveProgress, Refusal, SkipReason, SkippedBranch};
 pub use tokens::{CreatedToken, TokenRefusal, TokenRequest};
 pub use unserved::UnservedQueue;
+#[cfg(feature = "users")]
+pub use users::{LoggedIn, LoginRefusal, SESSION_IDLE, SESSION_MAX_AGE};
 pub use why::{AwaitedChild, Cause, Why};
 pub use windlass_store::{AuditFilter, ControlOutcome, Filter, JobAction};

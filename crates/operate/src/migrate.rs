@@ -1,4 +1,4 @@
-//! Migrates jobs from one version of a machine to another: code that knows both converts their states.
+//! Migrates jobs from one version of a machine to another: code that knows both converts their stages.
 
 use std::marker::PhantomData;
 
@@ -35,11 +35,11 @@ pub struct Migrate<A, B, F> {
 pub struct MigrateProgress {
     /// Jobs that were read.
     pub seen: usize,
-    /// Jobs whose state was, or could be, converted.
+    /// Jobs whose stage was, or could be, converted.
     pub migrated: usize,
     /// Jobs that run, or changed meanwhile: run the migration again for them.
     pub busy: usize,
-    /// Jobs whose state could not be converted.
+    /// Jobs whose stage could not be converted.
     pub refused: usize,
     /// The first of those, and why.
     pub refusals: Vec<(JobId, String)>,
@@ -57,7 +57,7 @@ where
         Migrate { operator, actor, convert, versions: PhantomData }
     }
 
-    /// Converts every state and writes nothing. Returns what a run would do.
+    /// Converts every stage and writes nothing. Returns what a run would do.
     pub async fn dry_run(&self) -> Result<MigrateProgress, Error> {
         self.migrate(false, |_| true).await
     }
@@ -138,22 +138,22 @@ where
         }
     }
 
-    /// The converted state of a job, or why it cannot be converted.
+    /// The converted stage of a job, or why it cannot be converted.
     fn stage_update(&self, job: &Job) -> Result<StageUpdate, String> {
         let payload = job.data.as_ref().unwrap_or(&job.input);
         let plain = self.operator.codecs().decode(payload).map_err(|error| error.to_string())?;
         let (name, data) = match (&job.summary.stage, &job.data) {
             (Some(name), Some(_)) => (name.clone(), &plain[..]),
-            _ => stage::split(&plain).ok_or("its input is not a state")?,
+            _ => stage::split(&plain).ok_or("its input is not a stage")?,
         };
         let old: A =
-            decode(&name, data).map_err(|error| format!("its state {name:?} does not decode ({error})"))?;
+            decode(&name, data).map_err(|error| format!("its stage {name:?} does not decode ({error})"))?;
         let new = (self.convert)(old)?;
-        let (stage, data) = encode(&new).map_err(|why| format!("its new state {why}"))?;
+        let (stage, data) = encode(&new).map_err(|why| format!("its new stage {why}"))?;
         let data = self.operator.codecs().encode(data).map_err(|error| error.to_string())?;
         let limits = self.operator.store().limits();
         check_stage(&stage)
-            .and_then(|()| limits.check_payload("new state", &data.bytes))
+            .and_then(|()| limits.check_payload("data of the new stage", &data.bytes))
             .map_err(|e| e.to_string())?;
         Ok(StageUpdate {
             job: job.summary.id,

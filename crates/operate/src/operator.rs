@@ -19,6 +19,8 @@ pub struct Operator {
     replayers: Arc<HashMap<KindVersion, Arc<dyn Replayer>>>,
     default_queues: Arc<HashMap<String, &'static str>>,
     poke: Arc<dyn Fn() + Send + Sync>,
+    #[cfg(feature = "users")]
+    passwords: crate::passwords::Passwords,
 }
 
 impl Operator {
@@ -29,7 +31,14 @@ impl Operator {
         replayers: Arc<HashMap<KindVersion, Arc<dyn Replayer>>>,
         poke: impl Fn() + Send + Sync + 'static,
     ) -> Operator {
-        Operator { services, replayers, default_queues: Arc::default(), poke: Arc::new(poke) }
+        Operator {
+            services,
+            replayers,
+            default_queues: Arc::default(),
+            poke: Arc::new(poke),
+            #[cfg(feature = "users")]
+            passwords: crate::passwords::Passwords::default(),
+        }
     }
 
     /// Names the default queue of each kind that this program registers, so that the doctor can say which of them nobody serves.
@@ -56,6 +65,17 @@ impl Operator {
     /// Decodes a payload. Returns its plain JSON.
     pub fn decode(&self, payload: &Payload) -> Result<Vec<u8>, codec::Error> {
         Ok(self.codecs().decode(payload)?.into_owned())
+    }
+
+    #[cfg(feature = "users")]
+    pub(crate) fn passwords(&self) -> &crate::passwords::Passwords {
+        &self.passwords
+    }
+
+    /// Makes hashes of passwords otherwise, for tests.
+    #[cfg(all(test, feature = "users"))]
+    pub(crate) fn with_passwords(self, passwords: crate::passwords::Passwords) -> Operator {
+        Operator { passwords, ..self }
     }
 
     pub(crate) fn store(&self) -> &Arc<dyn Store> {

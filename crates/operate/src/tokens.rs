@@ -5,6 +5,7 @@
 
 use std::time::Duration;
 
+use windlass_env::Env;
 use windlass_model::{Role, Scope, Time};
 use windlass_store::{ControlOutcome, NewToken, Token};
 use windlass_workflow::Error;
@@ -43,8 +44,8 @@ pub struct CreatedToken {
 /// Why a token is not accepted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum TokenRefusal {
-    /// It is not the text of a token, there is no such token in this store, or its secret is another one. These are not told
-    /// apart, so that nobody learns which ids exist.
+    /// It is not the text of a token, there is no such token in this store, or its secret is another one. These three
+    /// have one answer, so that nobody learns which ids exist.
     Unknown,
     /// It was revoked.
     Revoked,
@@ -63,12 +64,7 @@ impl Control {
             ));
         }
         let operator = self.operator();
-        let random = || {
-            operator.env().secret().map_err(|error| {
-                Error::Setup(format!("the operating system returns no random numbers ({error}); try again"))
-            })
-        };
-        let (id, secret) = (hex(&random()?[..8]), hex(&random()?));
+        let (id, secret) = (hex(&random(operator.env())?[..8]), hex(&random(operator.env())?));
         let expires_at = match request.expires_in {
             Some(span) => Some(operator.inspect().clock().await? + span),
             None => None,
@@ -141,7 +137,14 @@ fn parse(text: &str) -> Option<(&str, &str)> {
     (is_hex(id) && is_hex(secret)).then_some((id, secret))
 }
 
-fn hex(bytes: &[u8]) -> String {
+/// Random bytes for a secret.
+pub(crate) fn random(env: &Env) -> Result<[u8; 32], Error> {
+    env.secret().map_err(|error| {
+        Error::Setup(format!("the operating system returns no random numbers ({error}); try again"))
+    })
+}
+
+pub(crate) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 

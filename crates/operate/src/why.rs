@@ -228,8 +228,8 @@ fn failed(job: &Job, at: &str) -> Explanation {
             (Cause::Poison, why, "Check what it does to its process (memory, aborts)")
         }
         Reason::Undecodable if job.summary.stage.is_some() => {
-            let first = "Serve it with code that decodes this state, or migrate its state";
-            (Cause::Undecodable, "its state does not decode".into(), first)
+            let first = "Serve it with code that decodes this stage, or migrate it";
+            (Cause::Undecodable, "its stage does not decode".into(), first)
         }
         Reason::Undecodable => (
             Cause::Undecodable,
@@ -414,7 +414,7 @@ fn unserved(job: &Job, workers: &[WorkerView], now: Time) -> Option<Explanation>
             format!("No worker that serves queue {queue:?} knows version {version} of the kind {kind:?}.");
         let hint = match &job.summary.stage {
             Some(_) => {
-                "Run a build with that version next to the new one until its jobs have ended, or migrate their state to a \
+                "Run a build with that version next to the new one until its jobs have ended, or migrate their stages to a \
                  version that is served."
             }
             None => "Run a build with that version next to the new one until its jobs have ended.",

@@ -66,7 +66,7 @@ struct Item {
 struct Owner {
     claim: Arc<ClaimGuard>,
     pool: Arc<QueuePool>,
-    /// The caller that waits for the verdict, if one does.
+    /// The caller that waits for the outcome, if one does.
     reply: Option<oneshot::Sender<CommitOutcome>>,
 }
 
@@ -135,7 +135,7 @@ impl Committer {
         self.add(core, Item { change, owner }).await;
     }
 
-    /// Adds a step, and returns the store's verdict when it is committed.
+    /// Adds a step, and returns the store's outcome when it is committed.
     pub(crate) async fn commit_step(
         &self,
         core: &Core,
@@ -143,11 +143,11 @@ impl Committer {
         claim: &Arc<ClaimGuard>,
         pool: &Arc<QueuePool>,
     ) -> CommitOutcome {
-        let (reply, verdict) = oneshot::channel();
+        let (reply, outcome) = oneshot::channel();
         let owner = Owner { claim: Arc::clone(claim), pool: Arc::clone(pool), reply: Some(reply) };
         self.add(core, Item { change, owner }).await;
-        // Every change gets its verdict, unless the committer was closed: then the attempt must not continue.
-        verdict.await.unwrap_or(CommitOutcome::Fenced)
+        // Every change gets its outcome, unless the committer was closed: then the attempt must not continue.
+        outcome.await.unwrap_or(CommitOutcome::Fenced)
     }
 
     async fn add(&self, core: &Core, item: Item) {
@@ -183,14 +183,14 @@ impl Committer {
         wait_until(&self.shrunk, is_flushed).await;
     }
 
-    /// Commits nothing any more. Callers that wait for a verdict get `Fenced`.
+    /// Commits nothing any more. Callers that wait for an outcome get `Fenced`.
     pub(crate) fn close(&self) {
         self.closed.store(true, Ordering::Release);
         lock(&self.state).waiting.clear();
         self.shrunk.notify_waiters();
     }
 
-    /// Commits what waits, up to one batch, and does what follows from each verdict.
+    /// Commits what waits, up to one batch, and does what follows from each outcome.
     async fn commit(&self, core: &Core, mut in_flight: InFlight<'_>) {
         let turn = self.turns.next().await;
         self.turns.gather().await;
@@ -198,21 +198,21 @@ impl Committer {
         if in_flight.changes.is_empty() {
             return;
         }
-        let verdicts = commit_until_answered(core, &in_flight.changes, turn).await;
+        let outcomes = commit_until_answered(core, &in_flight.changes, turn).await;
         let (changes, owners) =
             (std::mem::take(&mut in_flight.changes), std::mem::take(&mut in_flight.owners));
         add(&core.stats.commits, 1);
         let mut refused = Vec::new();
         let mut settled = Vec::with_capacity(changes.len());
-        let count = |wanted: &CommitOutcome| verdicts.iter().filter(|verdict| *verdict == wanted).count();
+        let count = |wanted: &CommitOutcome| outcomes.iter().filter(|outcome| *outcome == wanted).count();
         add(&core.stats.committed, count(&CommitOutcome::Committed) + count(&CommitOutcome::Halted));
         add(&core.stats.fenced, count(&CommitOutcome::Fenced));
-        for ((change, verdict), Owner { claim, pool, reply }) in changes.into_iter().zip(verdicts).zip(owners)
+        for ((change, outcome), Owner { claim, pool, reply }) in changes.into_iter().zip(outcomes).zip(owners)
         {
             if let Some(reply) = reply {
-                let _ = reply.send(verdict.clone());
+                let _ = reply.send(outcome.clone());
             }
-            match verdict {
+            match outcome {
                 // The job is still claimed, and continues.
                 CommitOutcome::Committed if change.outcome == Outcome::Next => continue,
                 CommitOutcome::Committed => core.after_commit(change, &pool),
@@ -297,11 +297,11 @@ fn refusal(change: Change, why: &str) -> Change {
 /// Once the committer is closed, changes without an answer count as fenced: their jobs are left to the reaper.
 async fn commit_until_answered(core: &Core, changes: &[Change], turn: WriteTurn) -> Vec<CommitOutcome> {
     let mut backoff = Backoff::new(&core.env, "committing");
-    let mut verdicts = Vec::with_capacity(changes.len());
+    let mut outcomes = Vec::with_capacity(changes.len());
     let mut size = changes.len();
     let mut first_turn = Some(turn);
     loop {
-        let rest = &changes[verdicts.len()..];
+        let rest = &changes[outcomes.len()..];
         let turn = match first_turn.take() {
             Some(turn) => turn,
             None => core.committer.turns.next().await,
@@ -315,17 +315,17 @@ async fn commit_until_answered(core: &Core, changes: &[Change], turn: WriteTurn)
                 backoff.reset();
                 core.metrics.commit_batch_size.record(answers.len() as u64);
                 core.metrics.commit_seconds.record_duration(core.env.since(started));
-                verdicts.extend(answers);
-                if verdicts.len() == changes.len() {
-                    return verdicts;
+                outcomes.extend(answers);
+                if outcomes.len() == changes.len() {
+                    return outcomes;
                 }
                 size = size.saturating_mul(2);
             }
             Err(error) => {
                 core.metrics.count_error(StoreCall::Commit);
                 if core.committer.closed.load(Ordering::Acquire) {
-                    verdicts.resize(changes.len(), CommitOutcome::Fenced);
-                    return verdicts;
+                    outcomes.resize(changes.len(), CommitOutcome::Fenced);
+                    return outcomes;
                 }
                 size = (size / 2).max(1);
                 backoff.wait(&error).await;

@@ -46,6 +46,8 @@ pub(crate) struct Core {
     pub(crate) suspects_changed: Notify,
     /// Notified when branches may have to be polled.
     pub(crate) branches_changed: Notify,
+    /// How often this process has committed for workers elsewhere.
+    pub(crate) commits_elsewhere: AtomicU64,
     /// The number of suspects that run, or are about to.
     pub(crate) running_suspects: AtomicUsize,
     /// Notified when the lease must be renewed now.
@@ -112,6 +114,7 @@ impl Core {
             runtime: env.runtime(),
             suspects_changed: Notify::new(),
             branches_changed: Notify::new(),
+            commits_elsewhere: AtomicU64::new(0),
             running_suspects: AtomicUsize::new(0),
             renew_now: Notify::new(),
             renewed: Notify::new(),

@@ -11,7 +11,7 @@ use windlass_model::{
 
 use crate::{Attempt, Handler, StepResult, core::Core, handler::Stage};
 
-/// How often in a row a step may lead to the same state, unchanged: a machine that does so loops without progress.
+/// How often in a row a step may lead to the same stage, unchanged: a machine that does so loops without progress.
 const MAX_UNCHANGED_STEPS: u32 = 100;
 /// How many steps a machine may make without waiting: more than any useful one does, and few enough that one that loops
 /// for ever is stopped.
@@ -32,7 +32,7 @@ pub(crate) struct ChangeBuilder<'a> {
     pub(crate) attempt: &'a Attempt,
     /// The stage that ran.
     pub(crate) stage: Option<String>,
-    /// The number of steps in a row that left the state unchanged.
+    /// The number of steps in a row that left the stage unchanged.
     pub(crate) unchanged_steps: u32,
     /// Whether it is the job's deadline that limits the attempt.
     pub(crate) is_deadline: bool,
@@ -126,7 +126,7 @@ impl ChangeBuilder<'_> {
         }
         if self.stage.as_ref().is_some_and(|ran| *ran != stage.name) {
             return Err(refused(format!(
-                "the step is to be run again, but in another state, {:?}; use `Next::sleep` to continue in it later",
+                "the step is to be run again, but in another stage, {:?}; use `Next::sleep` to continue in it later",
                 stage.name
             )));
         }
@@ -245,7 +245,7 @@ fn refused(why: impl std::fmt::Display) -> Failure {
 
 fn too_many_unchanged_steps(stage: &str) -> Outcome {
     let text = format!(
-        "the state {stage:?} led to itself, unchanged, {MAX_UNCHANGED_STEPS} times in a row; to wait for something use \
+        "the stage {stage:?} led to itself, unchanged, {MAX_UNCHANGED_STEPS} times in a row; to wait for something use \
          `Next::wait`, to check again later use `Next::retry_after`"
     );
     Outcome::Failed { reason: Reason::Stopped, failure: Failure::stop(text) }

@@ -41,7 +41,7 @@ pub(crate) struct Job {
     pub(crate) claimed_at: Time,
     /// The store's clock less the worker's, in microseconds.
     pub(crate) clock_offset: i64,
-    /// The number of steps in a row, within this claim, that left the state unchanged.
+    /// The number of steps in a row, within this claim, that left the stage unchanged.
     pub(crate) unchanged_steps: u32,
     /// When the first step of this claim started, by the worker's clock, once another one follows.
     pub(crate) started_at: Option<Time>,

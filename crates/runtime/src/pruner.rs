@@ -1,4 +1,4 @@
-//! Deletes jobs that ended long ago, in small batches, and sums of what ended then.
+//! Deletes jobs that ended long ago, in small batches, sums of what ended then, and sessions that have expired.
 
 use std::{sync::Arc, time::Duration};
 
@@ -26,6 +26,7 @@ pub(crate) async fn run(core: Arc<Core>) {
         }
         tick(&core).await;
         prune_sums(&core).await;
+        prune_sessions(&core).await;
         wait = INTERVAL;
     }
 }
@@ -72,6 +73,20 @@ async fn prune_sums(core: &Core) {
             Ok(_) => return,
             Err(error) => {
                 tracing::warn!(%error, "old sums could not be deleted; they are next time");
+                return;
+            }
+        }
+    }
+}
+
+/// Deletes expired sessions of users.
+async fn prune_sessions(core: &Core) {
+    while !core.is_stopping() {
+        match core.store.prune_sessions(None, BATCH).await {
+            Ok(BATCH) => core.env.sleep(PAUSE).await,
+            Ok(_) => return,
+            Err(error) => {
+                tracing::warn!(%error, "expired sessions could not be deleted; they are next time");
                 return;
             }
         }

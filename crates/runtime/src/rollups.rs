@@ -9,7 +9,7 @@ use windlass_store::RollUpRequest;
 
 use crate::core::Core;
 
-/// How often a worker that commits sums up. Reads add up the rows that were recorded since, which is cheap for the few thousand
+/// How often a worker that commits, or whose process commits for workers elsewhere, sums up. Reads add up the rows that were recorded since, which is cheap for the few thousand
 /// of ten seconds.
 const INTERVAL: Duration = Duration::from_secs(10);
 /// How many rows are summed up in one transaction: so few that it is short.
@@ -25,7 +25,8 @@ pub(crate) async fn run(core: Arc<Core>) {
             () = core.stopping() => return,
         }
         // An idle worker only looks for what others have left.
-        let commits = core.stats.commits.load(Ordering::Relaxed);
+        let elsewhere = core.commits_elsewhere.load(Ordering::Relaxed);
+        let commits = core.stats.commits.load(Ordering::Relaxed) + elsewhere;
         if commits == committed && core.env.since(summed_up_at) < core.config.check_interval {
             continue;
         }

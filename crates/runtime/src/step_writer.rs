@@ -116,12 +116,12 @@ impl StepWriter {
         self.items.load(Ordering::Acquire)
     }
 
-    /// Commits a step after which the attempt continues. After any verdict but `Committed` the claim is over.
+    /// Commits a step after which the attempt continues. After any outcome but `Committed` the claim is over.
     pub async fn commit(&self, attempt: &Attempt, step: StepWrites) -> CommitOutcome {
         if self.is_in_doubt() {
             match self.settle(attempt).await {
                 CommitOutcome::Committed => {}
-                verdict => return verdict,
+                outcome => return outcome,
             }
         }
         self.write(attempt, step).await
@@ -167,9 +167,9 @@ impl StepWriter {
     /// Settles whether a transaction in doubt was committed: another change under the same revision is applied only if the
     /// transaction was not, and then the transaction never can be. `Committed` is returned in both cases.
     pub(crate) async fn settle(&self, attempt: &Attempt) -> CommitOutcome {
-        let verdict = self.write(attempt, StepWrites::default()).await;
+        let outcome = self.write(attempt, StepWrites::default()).await;
         self.in_doubt.store(false, Ordering::Release);
-        verdict
+        outcome
     }
 
     async fn write(&self, attempt: &Attempt, step: StepWrites) -> CommitOutcome {
@@ -184,12 +184,12 @@ impl StepWriter {
             return CommitOutcome::Refused(invalid.to_string());
         }
         self.core.committer.wait_for_room().await;
-        let verdict = self.core.committer.commit_step(&self.core, change, &claim, &self.pool).await;
-        if verdict == CommitOutcome::Committed {
+        let outcome = self.core.committer.commit_step(&self.core, change, &claim, &self.pool).await;
+        if outcome == CommitOutcome::Committed {
             self.items.fetch_add(items, Ordering::AcqRel);
         }
-        self.record(&verdict);
-        verdict
+        self.record(&outcome);
+        outcome
     }
 
     /// Runs writes of the user's own and commits a step with them, in one transaction; see
@@ -199,29 +199,29 @@ impl StepWriter {
             return Ok(Some(CommitOutcome::Fenced));
         }
         self.in_doubt.store(true, Ordering::Release);
-        let verdict = self.core.store.transact(None, work).await?;
+        let outcome = self.core.store.transact(None, work).await?;
         self.in_doubt.store(false, Ordering::Release);
-        match &verdict {
+        match &outcome {
             // Rolled back; the claim continues.
             None | Some(CommitOutcome::Refused(_)) => {}
-            Some(verdict) => {
-                self.record(verdict);
-                if *verdict == CommitOutcome::Halted {
+            Some(outcome) => {
+                self.record(outcome);
+                if *outcome == CommitOutcome::Halted {
                     self.core.ledger.settle(self.claim.upgrade().and_then(|claim| claim.end()).into_iter());
                 }
             }
         }
-        Ok(verdict)
+        Ok(outcome)
     }
 
     /// Moves to the next revision, or ends the claim.
-    fn record(&self, verdict: &CommitOutcome) {
-        match verdict {
+    fn record(&self, outcome: &CommitOutcome) {
+        match outcome {
             CommitOutcome::Committed => {
                 self.rev.fetch_add(1, Ordering::AcqRel);
             }
-            verdict => {
-                self.halted.fetch_or(*verdict == CommitOutcome::Halted, Ordering::AcqRel);
+            outcome => {
+                self.halted.fetch_or(*outcome == CommitOutcome::Halted, Ordering::AcqRel);
                 self.over.store(true, Ordering::Release);
             }
         }

@@ -8,7 +8,7 @@
 //! that the store refuses is split until the bad job fails only the call that it came with.
 
 use std::{
-    sync::{Arc, Mutex, Weak},
+    sync::{Arc, Mutex, Weak, atomic::Ordering},
     time::{Duration, Instant},
 };
 
@@ -107,6 +107,13 @@ impl Submitter {
             core.wake_pools();
             core.timekeeper.poke();
             core.cancellations.poke();
+        }
+    }
+
+    /// Notes that this process has committed for a worker elsewhere: this process's worker sums up what has ended.
+    pub fn note_commit_elsewhere(&self) {
+        if let Some(core) = self.core() {
+            core.commits_elsewhere.fetch_add(1, Ordering::Relaxed);
         }
     }
 

@@ -150,16 +150,16 @@ impl Core {
         self.wake_runtime();
         let changes: Vec<Change> = pending.iter().map(|given_up| given_up.change.clone()).collect();
         match store.commit(None, &changes).await {
-            Ok(verdicts) => {
-                for (GivenUp { change, claim, pool }, verdict) in pending.drain(..).zip(verdicts) {
-                    match verdict {
+            Ok(outcomes) => {
+                for (GivenUp { change, claim, pool }, outcome) in pending.drain(..).zip(outcomes) {
+                    match outcome {
                         CommitOutcome::Committed | CommitOutcome::Halted => {
                             self.ledger.settle(claim.end().into_iter())
                         }
                         // If a transaction of the attempt took its revision, the job is still claimed.
                         CommitOutcome::Fenced | CommitOutcome::Refused(_) => claim.release(),
                     }
-                    if verdict == CommitOutcome::Committed {
+                    if outcome == CommitOutcome::Committed {
                         add(&self.stats.committed, 1);
                         self.after_commit(change, &pool);
                     }

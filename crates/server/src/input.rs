@@ -95,6 +95,7 @@ described! {
     Value => {};
     JobId => { "type": "string", "format": "uuid" };
     Time => { "type": "string", "format": "date-time" };
+    Secret => { "type": "string", "format": "password" };
     Span => { "type": "string", "examples": ["30s", "1h30m"] };
     State => { "type": "string", "enum": ["scheduled", "ready", "running", "waiting", "done", "failed", "cancelled"] };
     Role => { "type": "string", "enum": ["viewer", "operator", "admin", "worker"] };
@@ -126,6 +127,17 @@ impl<'de> Deserialize<'de> for Span {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Span, D::Error> {
         let text = String::deserialize(from)?;
         windlass::operate::text::parse_duration(&text).map(Span).map_err(de::Error::custom)
+    }
+}
+
+/// A text that is in no log and no error.
+#[derive(Clone, Deserialize)]
+#[serde(transparent)]
+pub(crate) struct Secret(pub(crate) String);
+
+impl std::fmt::Debug for Secret {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Secret(…)")
     }
 }
 

@@ -46,16 +46,12 @@ impl Server {
     /// Listens at the address of the settings. Refuses to start where others could do what they want: see [`StartError`].
     pub async fn bind(engine: Engine, settings: Settings) -> Result<Server, StartError> {
         let tls = settings.tls.as_ref().map(tls::acceptor).transpose()?;
-        if settings.needs_login() {
-            let now = engine.inspect().clock().await.map_err(windlass::Error::from)?;
-            let tokens = engine.operator().tokens().await?;
-            if tokens.iter().all(|token| token.why_refused(now).is_some()) {
-                return Err(StartError::NoTokens(settings.listen));
-            }
+        if settings.needs_login() && !anybody_may_log_in(&engine).await? {
+            return Err(StartError::NoLogins(settings.listen));
         }
         if tls.is_none() && !settings.listen.ip().is_loopback() {
             tracing::warn!(
-                "tokens are sent unencrypted; set --tls-cert and --tls-key, or use a proxy with TLS"
+                "passwords and tokens are sent unencrypted; set --tls-cert and --tls-key, or use a proxy with TLS"
             );
         }
         let failed = |error| StartError::Listen(settings.listen, error);
@@ -112,6 +108,16 @@ impl Server {
             tracing::warn!("some requests did not end in time, and are cut off");
         }
     }
+}
+
+/// Whether there is a user or a token that is accepted now.
+async fn anybody_may_log_in(engine: &Engine) -> Result<bool, windlass::Error> {
+    let operator = engine.operator();
+    if operator.users().await?.iter().any(|user| user.disabled_at.is_none()) {
+        return Ok(true);
+    }
+    let now = engine.inspect().clock().await?;
+    Ok(operator.tokens().await?.iter().any(|token| token.why_refused(now).is_none()))
 }
 
 /// Serves one connection until it ends.

@@ -45,8 +45,8 @@ where
     let stopping = call.shared.stopping.clone();
     let on_progress = move |progress: &P| {
         // The receiver is gone if the client is.
-        let heard = sender.send(serde_json::to_value(progress).unwrap_or_default()).is_ok();
-        heard && !*stopping.borrow()
+        let is_connected = sender.send(serde_json::to_value(progress).unwrap_or_default()).is_ok();
+        is_connected && !*stopping.borrow()
     };
     let operation = operation(Box::new(on_progress));
     let task = tokio::spawn(async move {

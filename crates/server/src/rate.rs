@@ -56,7 +56,7 @@ impl RateLimiter {
 }
 
 /// The address that stands for a client: whoever has an IPv6 address has a whole /64.
-fn network(address: IpAddr) -> IpAddr {
+pub(crate) fn network(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(address) => Ipv6Addr::from(u128::from(address) & !u128::from(u64::MAX)).into(),
         address => address,

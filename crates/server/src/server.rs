@@ -350,6 +350,10 @@ async fn run(
             }
         },
     };
+    if route.access != Access::Needs(Permission::Work) {
+        // Jobs may have become ready by it.
+        shared.workers.gates.poke();
+    }
     match ended.map_err(tokio::task::JoinError::try_into_panic) {
         Ok(answer) => answer,
         Err(Ok(panic)) => std::panic::resume_unwind(panic),

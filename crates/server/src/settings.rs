@@ -18,7 +18,7 @@ pub struct Settings {
     pub trusted_proxies: Vec<Network>,
     /// Certificate and key for TLS.
     pub tls: Option<TlsFiles>,
-    /// Whether a token is needed on a loopback address too. Elsewhere, and behind a proxy, one always is.
+    /// Whether a login is needed on a loopback address too. Elsewhere, and behind a proxy, one always is.
     pub login: bool,
     /// The most bytes of a request's body.
     pub body_limit: usize,
@@ -72,7 +72,7 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// Whether every request needs a token.
+    /// Whether every request needs a login.
     pub(crate) fn needs_login(&self) -> bool {
         self.login || !self.listen.ip().is_loopback() || !self.trusted_proxies.is_empty()
     }
@@ -136,10 +136,10 @@ impl FromStr for Network {
 pub enum StartError {
     /// It would be open to everyone.
     #[error(
-        "{0} can be reached by others, and there is no token to tell them apart; create one with `windlass tokens create NAME \
-         --role admin`, or listen on 127.0.0.1"
+        "{0} can be reached by others, and there is no user or token to tell them apart; create a user with `windlass users create \
+         NAME --role admin` or a token with `windlass tokens create NAME --role admin`, or listen on 127.0.0.1"
     )]
-    NoTokens(SocketAddr),
+    NoLogins(SocketAddr),
     /// It cannot listen there.
     #[error("the server cannot listen on {0} ({1}); choose another address with --listen HOST:PORT")]
     Listen(SocketAddr, std::io::Error),

@@ -1,6 +1,6 @@
 //! The plumbing of a store: its connections, and the properties of its database.
 
-use std::{path::PathBuf, sync::Arc};
+use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use windlass_model::Limits;
 
@@ -36,6 +36,12 @@ pub trait Backend: Send + Sync + 'static {
     /// ([`crate::Replay::source_rows`]). Not through a server: a worker there has no access to the database.
     fn runs_transactions(&self) -> bool {
         true
+    }
+
+    /// How long [`crate::Execution::wait_for_gates`] should wait at most, if this store learns of a change by itself. `None` if it has to
+    /// be asked: workers poll it.
+    fn gate_wait(&self) -> Option<Duration> {
+        None
     }
 
     /// The directory where a worker on this machine may keep a lock file by which others here notice at once that it died.

@@ -294,7 +294,7 @@ pub(crate) fn check_stage_update(update: &StageUpdate, limits: &Limits) -> Resul
             hint: "count versions from 1".into(),
         }));
     }
-    Ok(limits.check_payload("data of the state", &update.data.bytes)?)
+    Ok(limits.check_payload("data of the stage", &update.data.bytes)?)
 }
 
 /// The number of jobs of a lane in each state.

@@ -147,6 +147,18 @@ pub trait Execution: Send + Sync + 'static {
     /// timer is set, or a cancel is requested). Read it before the claim it guards. Compare for equality only. Reads only.
     fn gates<'a>(&'a self, queues: &'a [String]) -> Fut<'a, Vec<u64>>;
 
+    /// Returns the gates when one of them differs from what is `known` of it, or after this time. It may also return earlier,
+    /// without a change: a store without [`crate::Backend::gate_wait`] answers at once. Other calls do not wait for it, and it can be
+    /// dropped at any time. Reads only.
+    fn wait_for_gates<'a>(
+        &'a self,
+        queues: &'a [String],
+        _known: &'a [u64],
+        _wait: Duration,
+    ) -> Fut<'a, Vec<u64>> {
+        self.gates(queues)
+    }
+
     /// How jobs ended, in order: `None` for those that have not ended, and `Some(Gone)` for unknown ones. Reads only.
     fn job_ends<'a>(&'a self, ids: &'a [JobId]) -> Fut<'a, Vec<Option<JobEnd>>>;
 }

@@ -2,7 +2,7 @@
 //!
 //! [`Store`] is what programs pass around. It has one trait per caller: [`Execution`] (workers submit, claim and commit),
 //! [`Maintenance`] (leases, lost workers, timers), [`Replay`] (what running code reads), [`Inspect`] (what people read),
-//! [`Control`] (what people do), [`Diagnose`] (what `windlass doctor` reads), [`Tokens`] (who may send requests over the network) and [`Backend`] (connections and properties of the database). Three backends implement them:
+//! [`Control`] (what people do), [`Diagnose`] (what `windlass doctor` reads), [`Tokens`] and [`Users`] (who may send requests over the network) and [`Backend`] (connections and properties of the database). Three backends implement them:
 //! [`sqlite`] (a file), [`postgres`] (a server) and [`memory`] (plain maps: the oracle that the other two must agree with).
 //! `conformance` is the suite that all of them pass.
 //!
@@ -44,6 +44,7 @@ pub mod sqlite;
 mod store;
 mod tokens;
 pub mod tx;
+mod users;
 mod wrapper;
 
 #[cfg(feature = "conformance")]
@@ -83,6 +84,9 @@ pub use schema::{Migration, SchemaState};
 pub use store::{Fut, Now, Store};
 pub use tokens::{NewToken, Registrant, StoredToken, Token, Tokens};
 pub use tx::Tx;
+pub use users::{
+    NewSession, NewUser, PasswordHash, Session, SessionUse, StoredUser, User, UserChange, Users,
+};
 pub use wrapper::Wrapper;
 
 #[cfg(feature = "sqlite")]

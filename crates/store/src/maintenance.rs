@@ -57,6 +57,9 @@ pub trait Maintenance: Send + Sync + 'static {
     /// One transaction: whoever reads meanwhile sees each row once, recorded or summed up. While one caller sums up, another does
     /// nothing.
     fn roll_up<'a>(&'a self, request: &'a RollUpRequest) -> Fut<'a, RollUpReport>;
+
+    /// Deletes up to `limit` sessions of users that have expired, and returns how many. Call again while that is as many as the limit.
+    fn prune_sessions(&self, now: Now, limit: usize) -> Fut<'_, usize>;
 }
 
 /// A renewal.

@@ -10,8 +10,8 @@ use crate::{Actor, ControlOutcome, Error, Fut, Now, control::check_actor};
 /// The store keeps a hash of a token's secret, never the secret. Adding and revoking a token is one transaction with its entry
 /// in the audit log: a crash before the commit leaves neither, a crash after leaves both.
 pub trait Tokens: Send + Sync + 'static {
-    /// Adds a token. [`ControlOutcome::Refused`] if its id or its name is taken; the name of a revoked token stays taken, so that
-    /// a name in the audit log means one token.
+    /// Adds a token. [`ControlOutcome::Refused`] if its id is taken, or there is or was a user or a token of its name: the name of a
+    /// revoked token stays taken, so that a name in the audit log means one token.
     fn add_token<'a>(&'a self, now: Now, token: &'a NewToken, actor: &'a Actor) -> Fut<'a, ControlOutcome>;
 
     /// Revokes the token with this id or name: requests that read it after this has returned are refused.
@@ -183,10 +183,7 @@ impl Columns {
 /// Outcomes with their texts, the same for every backend.
 pub(crate) mod outcome {
     use crate::ControlOutcome;
-
-    pub(crate) fn name_taken(name: &str) -> ControlOutcome {
-        ControlOutcome::Refused(format!("there is a token {name:?}, or was one; choose another name"))
-    }
+    pub(crate) use crate::users::outcome::name_taken;
 
     pub(crate) fn revoked_before() -> ControlOutcome {
         ControlOutcome::Already("it was revoked before".into())

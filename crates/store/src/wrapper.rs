@@ -1,6 +1,6 @@
 //! Stores that change a few verbs of another store: virtual clocks, injected faults, measurements.
 
-use std::{path::PathBuf, sync::Arc};
+use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use windlass_model::{
     Change, ClaimNo, ClaimedJob, CommitOutcome, JobClaim, JobId, JournalEntry, Limits, NewJob, NewSignal,
@@ -12,11 +12,12 @@ use crate::{
     BranchChildFilter, BranchHealth, BranchTimes, CancelRequest, ChildEnd, ChildGroup, ClaimBatch,
     ClaimOnSubmit, ClaimRequest, Control, ControlOutcome, Database, Diagnose, Execution, Filter, Firing,
     Fork, Fut, Holds, Inspect, Job, JobAction, JobEnd, JobPage, LimitView, Maintenance, MatchCount, Miscount,
-    Miss, NewToken, NewWorker, Now, OldestReady, PollReport, Prune, Pruned, QueueView, ReapReport,
-    ReapRequest, Registrant, RenewRequest, Renewal, Replay, RollUpReport, RollUpRequest, ScheduleView,
-    SchemaState, SerialView, SignalOutcome, SignalWaitFilter, SignalWaits, SourceRow, StageUpdate,
-    StateCount, Store, StoredToken, Summary, TableSource, Throughput, ThroughputFilter, TimerReport, Token,
-    Tokens, Transition, TransitionCount, Work, WorkerView,
+    Miss, NewSession, NewToken, NewUser, NewWorker, Now, OldestReady, PollReport, Prune, Pruned, QueueView,
+    ReapReport, ReapRequest, Registrant, RenewRequest, Renewal, Replay, RollUpReport, RollUpRequest,
+    ScheduleView, SchemaState, SerialView, Session, SessionUse, SignalOutcome, SignalWaitFilter, SignalWaits,
+    SourceRow, StageUpdate, StateCount, Store, StoredToken, StoredUser, Summary, TableSource, Throughput,
+    ThroughputFilter, TimerReport, Token, Tokens, Transition, TransitionCount, User, UserChange, Users, Work,
+    WorkerView,
 };
 
 /// Declares [`Wrapper`] with every method of the traits, and implements the traits for every wrapper.
@@ -62,6 +63,7 @@ wrapper! {
         retire_worker(now: Now, worker: WorkerId) -> Fut<'a, usize>;
         cancel_requests(worker: WorkerId) -> Fut<'a, Vec<CancelRequest>>;
         gates(queues: &'a [String]) -> Fut<'a, Vec<u64>>;
+        wait_for_gates(queues: &'a [String], known: &'a [u64], wait: Duration) -> Fut<'a, Vec<u64>>;
         job_ends(ids: &'a [JobId]) -> Fut<'a, Vec<Option<JobEnd>>>;
     }
     Maintenance {
@@ -72,6 +74,7 @@ wrapper! {
         poll_branches(now: Now, limit: usize) -> Fut<'a, PollReport>;
         prune(now: Now, prune: &'a Prune) -> Fut<'a, Pruned>;
         roll_up(request: &'a RollUpRequest) -> Fut<'a, RollUpReport>;
+        prune_sessions(now: Now, limit: usize) -> Fut<'a, usize>;
     }
     Replay {
         journal(id: JobId, after: Option<i32>, limit: usize) -> Fut<'a, Vec<JournalEntry>>;
@@ -134,6 +137,17 @@ wrapper! {
         tokens() -> Fut<'a, Vec<Token>>;
         registrant(worker: WorkerId) -> Fut<'a, Registrant>;
     }
+    Users {
+        add_user(now: Now, user: &'a NewUser, actor: &'a Actor) -> Fut<'a, ControlOutcome>;
+        change_user(now: Now, user: &'a str, change: &'a UserChange, actor: &'a Actor) -> Fut<'a, ControlOutcome>;
+        user(name: &'a str) -> Fut<'a, Option<StoredUser>>;
+        users() -> Fut<'a, Vec<User>>;
+        add_session(now: Now, session: &'a NewSession) -> Fut<'a, bool>;
+        session(hash: &'a [u8; 32]) -> Fut<'a, Option<Session>>;
+        touch_session(now: Now, used: &'a SessionUse) -> Fut<'a, bool>;
+        end_session(hash: &'a [u8; 32]) -> Fut<'a, bool>;
+        end_sessions(now: Now, user: &'a str, actor: &'a Actor) -> Fut<'a, ControlOutcome>;
+    }
     Backend {
         sibling() -> Fut<'a, Arc<dyn Store>>;
         limits() -> &'a Limits;
@@ -141,6 +155,7 @@ wrapper! {
         writes_in_turn() -> bool;
         schema_name() -> Option<&'a str>;
         runs_transactions() -> bool;
+        gate_wait() -> Option<Duration>;
         liveness_dir() -> Option<PathBuf>;
         statements() -> u64;
     }

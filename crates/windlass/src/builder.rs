@@ -20,6 +20,7 @@ use windlass_workflow::{
 use crate::{
     Engine,
     engine::{Kinds, Missing, Shared, WeakEngine, check_served},
+    hidden_errors::find_again,
     server::ServerAccess,
 };
 
@@ -220,12 +221,12 @@ impl Builder {
         self
     }
 
-    /// Finds an error type again that `anyhow` hides: its own conversion into a [`Failure`](crate::Failure) then decides whether it
-    /// is retried. Holds for the whole process.
-    #[cfg(feature = "anyhow")]
+    /// Finds an error type again that `Box<dyn Error>` or `anyhow::Error` hides: its own conversion into a
+    /// [`Failure`](crate::Failure) then decides whether it is retried. Holds for the whole process. A hidden error of any other type
+    /// is retried, and a warning in the log names it once.
     pub fn error<E>(self) -> Builder
     where
-        E: Into<windlass_model::Failure> + std::fmt::Display + std::fmt::Debug + Send + Sync + 'static,
+        E: Into<windlass_model::Failure> + std::error::Error + Send + Sync + 'static,
     {
         windlass_model::failure::register::<E>();
         self
@@ -309,6 +310,7 @@ impl Builder {
     /// them.
     pub async fn open(self) -> Result<Engine, Error> {
         self.check()?;
+        find_again();
         let pools = self.queues();
         let store = match self.store {
             Some(store) => store,

@@ -216,7 +216,7 @@ impl Engine {
     /// Runs until the process gets SIGINT or SIGTERM, then stops gracefully.
     pub async fn run_until_signal(&self) -> std::io::Result<usize> {
         stop_requested().await?;
-        tracing::info!("stopping: finishing what runs, handing back the rest");
+        tracing::info!("stopping: finishing what runs, releasing the rest");
         Ok(self.stop().await)
     }
 
@@ -313,6 +313,12 @@ impl Engine {
     /// committed. Other workers check within two seconds.
     pub fn poke(&self) {
         self.shared.submitter.poke();
+    }
+
+    /// Tells the worker of this engine that this process has committed outcomes for a worker on another host, as a server does: it sums
+    /// up what has ended as often as after commits of its own.
+    pub fn note_commit_elsewhere(&self) {
+        self.shared.submitter.note_commit_elsewhere();
     }
 
     /// Waits until a job has ended, in whichever process it runs, and returns its output.

@@ -150,6 +150,7 @@
 mod builder;
 mod engine;
 mod handle;
+mod hidden_errors;
 mod run;
 mod schedule;
 mod server;

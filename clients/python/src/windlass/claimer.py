@@ -96,7 +96,7 @@ class Claimer:
     def _start(self, session: Session, batch: ClaimBatch) -> List[Attempt]:
         """Starts what was claimed."""
         if self._closed.is_set():
-            # The worker drains. Retiring gives them back.
+            # The worker drains. Retiring releases them.
             return []
         started: List[Attempt] = []
         unknown: List[ClaimedJob] = []
@@ -111,15 +111,15 @@ class Claimer:
             started.append(attempt)
         if unknown:
             log.error("the server gave jobs that this worker does not serve, e.g. %s v%d", unknown[0].kind, unknown[0].version)
-            self._give_back(session, unknown)
+            self._release(session, unknown)
         return started
 
-    def _give_back(self, session: Session, jobs: List[ClaimedJob]) -> None:
+    def _release(self, session: Session, jobs: List[ClaimedJob]) -> None:
         release = lambda: self._calls.release(session.worker, jobs)  # noqa: E731
         try:
             repeat("a release", release, self._calls.connection.target, self._closed)
         except (BadRequest, WorkerDead, Closed) as error:
-            log.warning("they could not be given back, and run again when this worker has stopped: %s", error)
+            log.warning("they could not be released, and run again when this worker has stopped: %s", error)
         for job in jobs:
             session.finish(job.claim)
 

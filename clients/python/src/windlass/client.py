@@ -51,10 +51,12 @@ class Client:
         ca_file: Union[str, Path, None] = None,
         timeout: float = 40.0,
         retry_for: float = 30.0,
+        allow_http: bool = False,
     ) -> None:
-        """`token_file` is read again when the server refuses its token. `ca_file` has the certificates that are trusted for https, in
-        PEM; by default those of the system are. `timeout` is how many seconds an answer may take."""
-        self._caller = Caller(Target(url, token, token_file, ca_file, timeout), retry_for)
+        """`token_file`, which only its owner may read, is read again when the server refuses its token. `ca_file` has the certificates that are trusted for https, in
+        PEM; by default those of the system are. `timeout` is how many seconds an answer may take. `allow_http` allows http to
+        another machine: everybody on the way can read the token and the jobs."""
+        self._caller = Caller(Target(url, token, token_file, ca_file, timeout, allow_http), retry_for)
 
     def __enter__(self) -> "Client":
         return self
@@ -235,14 +237,15 @@ class Client:
         key: Optional[str] = None,
         key_prefix: Optional[str] = None,
         error_class: Optional[str] = None,
+        stage: Optional[str] = None,
         version: Optional[int] = None,
         top: Optional[bool] = None,
         since: Optional[datetime] = None,
         until: Optional[datetime] = None,
         page: int = 100,
     ) -> Iterator[Job]:
-        """The jobs that match, newest first: for example those that failed with an error of this class, or were submitted `since` a time and
-        before `until`. `top` leaves out children of other jobs. Pages of `page` jobs are read as the caller goes on."""
+        """The jobs that match, newest first: for example those that failed with an error of this class, are machines in this
+        stage, or were submitted `since` a time and before `until`. `top` leaves out children of other jobs. Pages of `page` jobs are read as the caller goes on."""
         query: Dict[str, Any] = {
             "state": state,
             "kind": kind,
@@ -251,6 +254,7 @@ class Client:
             "key": key,
             "key_prefix": key_prefix,
             "error_class": error_class,
+            "stage": stage,
             "version": version,
             "top": top,
             "since": None if since is None else time_text(since),

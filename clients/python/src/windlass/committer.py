@@ -37,8 +37,8 @@ class Counts:
     committed: int = 0
     #: Attempts whose job had been taken over by another worker, or ended from outside.
     fenced: int = 0
-    #: Jobs that were given back, because the worker stopped before they ended.
-    given_back: int = 0
+    #: Jobs that were released, because the worker stopped before they ended.
+    released: int = 0
 
 
 class Committer:
@@ -132,13 +132,13 @@ class Committer:
             data = minimal_failure(change.attempt, message)
             return self._commit([Change(change.attempt, data, is_minimal=True)])
         attempt = change.attempt
-        log.error("the job %s cannot even be failed, and is given back: %s", attempt.job.id, message)
+        log.error("the job %s cannot even be failed, and is released: %s", attempt.job.id, message)
         release = lambda: self._calls.release(attempt.session.worker, [attempt.job])  # noqa: E731
         try:
             repeat("a release", release, self._calls.connection.target, self._closed)
         except (BadRequest, WorkerDead) as error:
-            log.error("it could not be given back; another worker runs it when this one has stopped: %s", error)
-        self._counts.given_back += 1
+            log.error("it could not be released; another worker runs it when this one has stopped: %s", error)
+        self._counts.released += 1
         self._attempts.finish(attempt)
 
     def _drop(self, batch: Sequence[Change]) -> None:

@@ -14,10 +14,12 @@ from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from .errors import TransportError
 from .transport import Connection
-from .values import from_json, millis, parse_time, time_text, to_json
+from .values import TOO_DEEP, TooDeep, from_json, from_json_cut, millis, parse_time, time_text, to_json
 
 T = TypeVar("T")
 _BASE = "/worker/v1/"
+#: Within how many values an input is in the answer to a claim: the answer, its jobs, a job, and its payload.
+_INPUT_LEVEL = 4
 
 
 @dataclass(frozen=True)
@@ -79,6 +81,8 @@ class ClaimedJob:
         if self.fault is not None:
             raise ValueError(self.fault)
         if "json" in self.input:
+            if self.input["json"] is TOO_DEEP:
+                raise TooDeep("the input is nested deeper than this Python can read; see sys.setrecursionlimit")
             return self.input["json"]
         codec = self.input.get("codec")
         if codec != 0:
@@ -168,7 +172,8 @@ class WorkerCalls:
             jobs = [ClaimedJob.from_json(job) for job in value["jobs"]]
             return ClaimBatch(jobs, value.get("suspects") is True, parse_time(value.get("now")))
 
-        return self._call("claim", body, read, wait)
+        # An input that cannot be read costs its own job, and not the claim.
+        return self._send("claim", to_json(body), read, wait, lambda data: from_json_cut(data, _INPUT_LEVEL))
 
     def renew(
         self,
@@ -209,18 +214,25 @@ class WorkerCalls:
         self._call("release", {"worker": worker, "jobs": [job.name() for job in jobs]}, lambda value: None)
 
     def release_claims(self, worker: str, numbers: Sequence[int]) -> None:
-        """Gives back all jobs of claims whose answers never came."""
+        """Releases all jobs of claims whose answers never came."""
         self._call("release-claims", {"worker": worker, "numbers": list(numbers)}, lambda value: None)
 
     def retire(self, worker: str) -> None:
-        """Ends the service of the worker. What it still has claimed is given back."""
+        """Ends the service of the worker. What it still has claimed is released."""
         self._call("retire", {"worker": worker}, lambda value: None)
 
-    def _call(self, verb: str, body: Mapping[str, Any], read: Callable[[Any], T], wait: float = 0.0) -> T:
-        return self._send(verb, to_json(body), read, wait)
+    def _call(self, verb: str, body: Mapping[str, Any], read: Callable[[Any], T]) -> T:
+        return self._send(verb, to_json(body), read)
 
-    def _send(self, verb: str, body: bytes, read: Callable[[Any], T], wait: float = 0.0) -> T:
-        _, value = self.connection.send("POST", _BASE + verb, body, wait)
+    def _send(
+        self,
+        verb: str,
+        body: bytes,
+        read: Callable[[Any], T],
+        wait: float = 0.0,
+        parse: Callable[[bytes], Any] = from_json,
+    ) -> T:
+        _, value = self.connection.send("POST", _BASE + verb, body, wait, parse)
         try:
             return read(value)
         except (AttributeError, KeyError, TypeError, ValueError) as error:

@@ -156,4 +156,4 @@ class Renewer:
         orphans = session.orphans(renewal.claims or [], settled)
         if orphans:
             self._calls.release_claims(session.worker, orphans)
-            log.warning("claims whose answers never came were given back: %s", orphans)
+            log.warning("claims whose answers never came were released: %s", orphans)

@@ -56,7 +56,7 @@ class Session:
                 self._open[number] = jobs
 
     def finish(self, number: int) -> None:
-        """A job of this claim is committed, fenced or given back."""
+        """A job of this claim is committed, fenced or released."""
         with self._lock:
             left = self._open.get(number, 0) - 1
             if left > 0:

@@ -7,18 +7,21 @@ no JSON are all handled alike: by repeating the call after a growing delay.
 from __future__ import annotations
 
 import http.client
+import ipaddress
 import logging
+import os
 import socket
 import ssl
+import stat
 import threading
 import time
 from pathlib import Path
-from typing import Any, Dict, List, Mapping, Optional, Tuple, Union
+from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple, Union
 from urllib.parse import quote, urlencode, urlsplit
 
 from .backoff import Backoff
 from .errors import ApiError, TooManyRequests, TransportError, Unauthorized, Unavailable, api_error
-from .values import from_json
+from .values import TooDeep, from_json
 
 log = logging.getLogger("windlass")
 
@@ -44,6 +47,7 @@ class Target:
         token_file: Union[str, Path, None],
         ca_file: Union[str, Path, None],
         timeout: float,
+        allow_http: bool = False,
     ) -> None:
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
@@ -54,6 +58,11 @@ class Target:
             raise ValueError("both `token` and `token_file` are given; use one")
         if ca_file is not None and parts.scheme != "https":
             raise ValueError("`ca_file` is given for an address without TLS; write https://")
+        if parts.scheme == "http" and not allow_http and not is_loopback(parts.hostname):
+            raise ValueError(
+                f"http://{parts.netloc} is not encrypted: everybody on the way could read the token and the jobs; use https://, or set"
+                " `allow_http=True` if the whole way is private"
+            )
         self.host: str = parts.hostname
         self.port = parts.port
         self.prefix = parts.path.rstrip("/")
@@ -84,7 +93,9 @@ class Target:
 
     @staticmethod
     def _read_token(path: Path) -> str:
-        token = path.read_text(encoding="utf-8").strip()
+        with path.open(encoding="utf-8") as file:
+            check_secret(path, os.fstat(file.fileno()))
+            token = file.read().strip()
         if not token:
             raise ValueError(f"the file {path} has no token; write one with `windlass tokens create NAME --file {path}`")
         return token
@@ -94,11 +105,33 @@ class Target:
         if token is not None and (not token.isascii() or not token.isprintable() or " " in token):
             raise ValueError("the token contains characters that no token has")
 
-    def new_connection(self) -> http.client.HTTPConnection:
-        """A connection that is not open yet."""
+    def new_connection(self, timeout: float) -> http.client.HTTPConnection:
+        """A connection that is not open yet. Making it may take `timeout` seconds."""
         if self._tls is None:
-            return http.client.HTTPConnection(self.host, self.port, timeout=CONNECT_TIMEOUT)
-        return http.client.HTTPSConnection(self.host, self.port, timeout=CONNECT_TIMEOUT, context=self._tls)
+            return http.client.HTTPConnection(self.host, self.port, timeout=timeout)
+        return http.client.HTTPSConnection(self.host, self.port, timeout=timeout, context=self._tls)
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a host is this machine, whatever names resolve to."""
+    if host.lower() == "localhost":
+        return True
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
+    return (mapped or address).is_loopback
+
+
+def check_secret(path: Path, found: os.stat_result) -> None:
+    """Refuses a file with a secret that others may read. A file of root may be read by its group, through which services get such files."""
+    if os.name != "posix":
+        return
+    others = 0o037 if found.st_uid == 0 and os.geteuid() != 0 else 0o077
+    if found.st_mode & others:
+        mode = stat.S_IMODE(found.st_mode)
+        raise ValueError(f"the token file {path} may be read by others (its mode is {mode:04o}); make it yours alone: `chmod 600 {path}`")
 
 
 class Connection:
@@ -128,8 +161,15 @@ class Connection:
             self._http.close()
             self._http = None
 
-    def send(self, method: str, path: str, body: Optional[bytes] = None, wait: float = 0.0) -> Tuple[int, Any]:
-        """Sends a request once, and returns the status and the JSON of its answer.
+    def send(
+        self,
+        method: str,
+        path: str,
+        body: Optional[bytes] = None,
+        wait: float = 0.0,
+        parse: Callable[[bytes], Any] = from_json,
+    ) -> Tuple[int, Any]:
+        """Sends a request once, and returns the status and the JSON of its answer, as `parse` reads it.
 
         `wait` is for how many seconds the server was asked to delay the answer. Raises `TransportError` if there is no answer that
         makes sense, and an `ApiError` if it is a refusal.
@@ -143,8 +183,10 @@ class Connection:
             text = str(error) or type(error).__name__
             raise TransportError(f"{method} {path} was not answered: {text}") from error
         try:
-            value = from_json(data)
+            value = parse(data)
         except ValueError as error:
+            if isinstance(error, TooDeep):
+                raise TransportError(f"the answer to {method} {path} cannot be read: {error}") from error
             if status < 400:
                 self.close()
                 raise TransportError(f"the answer to {method} {path} is not JSON: {error}") from error
@@ -166,7 +208,7 @@ class Connection:
 
     def _exchange_once(self, method: str, path: str, body: Optional[bytes], wait: float) -> Tuple[int, http.client.HTTPMessage, bytes]:
         if self._http is None:
-            self._http = self.target.new_connection()
+            self._http = self.target.new_connection(min(CONNECT_TIMEOUT, self._timeout))
         connection = self._http
         if connection.sock is None:
             connection.connect()
@@ -226,7 +268,7 @@ class Caller:
                 token_reloaded = True
                 continue
             except (TransportError, TooManyRequests, Unavailable) as error:
-                if is_untrusted(error):
+                if is_untrusted(error) or isinstance(error.__cause__, TooDeep):
                     raise
                 now = time.monotonic()
                 # The time of the first try does not count: it may have waited as it was asked to.

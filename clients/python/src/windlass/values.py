@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
+import uuid
 from datetime import datetime, timedelta, timezone
-from typing import Any, Optional, Union
+from typing import Any, Dict, List, Optional, Union
 
 #: A span of time: a `timedelta`, or a number of seconds.
 Duration = Union[timedelta, float]
@@ -52,9 +54,61 @@ def to_json(value: Any) -> bytes:
         raise ValueError("the value is nested too deeply, or contains itself") from None
 
 
+class TooDeep(ValueError):
+    """The value is nested deeper than this Python can read."""
+
+
 def from_json(data: bytes) -> Any:
-    """The value of JSON in UTF-8. Raises `ValueError` for anything else."""
+    """The value of JSON in UTF-8. Raises `TooDeep` or another `ValueError` for anything else."""
     try:
         return json.loads(data)
     except RecursionError:
-        raise ValueError("the JSON is nested too deeply") from None
+        raise TooDeep("its JSON is nested deeper than this Python can read; see sys.setrecursionlimit") from None
+
+
+#: Stands for a value that is nested too deeply.
+TOO_DEEP = object()
+#: The strings and the brackets of JSON.
+_TOKENS = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|[\[\]{}]', re.DOTALL)
+
+
+def from_json_cut(data: bytes, level: int) -> Any:
+    """Like `from_json`, but a value within `level` others that is nested too deeply is `TOO_DEEP`: what is beside it can be read."""
+    try:
+        return from_json(data)
+    except TooDeep:
+        pass
+    name = uuid.uuid4().hex
+    values: List[Any] = []
+    pieces: List[bytes] = []
+    depth, highest, begin, end = 0, 0, 0, 0
+    for token in _TOKENS.finditer(data):
+        character = token[0]
+        if character in (b"[", b"{"):
+            if depth == level:
+                begin, highest = token.start(), depth
+            depth += 1
+            highest = max(highest, depth)
+        elif character in (b"]", b"}"):
+            depth -= 1
+            if depth == level and highest > level + _PLAIN_DEPTH:
+                values.append(_value_or_too_deep(data[begin : token.end()]))
+                pieces += [data[end:begin], b'{"%s":%d}' % (name.encode(), len(values) - 1)]
+                end = token.end()
+    pieces.append(data[end:])
+
+    def restore(value: Dict[str, Any]) -> Any:
+        return values[value[name]] if name in value else value
+
+    return json.loads(b"".join(pieces), object_hook=restore)
+
+
+#: How deep values may be nested that are read in place.
+_PLAIN_DEPTH = 50
+
+
+def _value_or_too_deep(data: bytes) -> Any:
+    try:
+        return from_json(data)
+    except TooDeep:
+        return TOO_DEEP

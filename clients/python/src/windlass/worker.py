@@ -218,7 +218,7 @@ class _Loops:
         return self.attempts.check_times(self._settings.timeout_grace, self._timed_out)
 
     def drain(self) -> None:
-        """Claims nothing more. What an answer brings that is on its way is given back when the worker retires."""
+        """Claims nothing more. What an answer brings that is on its way is released when the worker retires."""
         self._draining.set()
         self._claims.connection.abort()
         self._slots.stop_waiting()
@@ -227,14 +227,14 @@ class _Loops:
             self._claiming.join(_RETIRE)
 
     def close(self) -> None:
-        """Ends them, and gives back what is not committed."""
+        """Ends them, and releases what is not committed."""
         self._draining.set()
         self._closed.set()
         self._slots.stop_waiting()
         self._slots.close()
         self._committer.wake()
         self.renewer.wake()
-        self._counts.given_back += self.attempts.drop(lambda attempt: True, "the worker has stopped")
+        self._counts.released += self.attempts.drop(lambda attempt: True, "the worker has stopped")
         for thread in self._threads:
             thread.join(_RETIRE)
         for calls in (self._renewals, self._commits, self._claims):
@@ -260,7 +260,7 @@ class _Loops:
             self._committer.put(Change(attempt, data))
 
     def _retire(self) -> None:
-        """Gives back what is left. If the server is away, it finds out when the lease has run out."""
+        """Releases what is left. If the server is away, it finds out when the lease has run out."""
         session = self.renewer.last_session()
         if session is None or session.is_over:
             return

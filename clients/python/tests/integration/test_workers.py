@@ -66,7 +66,7 @@ class Workers(ServerCase):
         later = self.client.submit("record", {})
         (self.folder / "go").touch()
         self.assertEqual(self.client.result(job, timeout=60), "finished")
-        self.assertIn("committed 1, fenced 0, given back 0", self.ended(worker))
+        self.assertIn("committed 1, fenced 0, released 0", self.ended(worker))
         self.assertEqual(self.client.get(later).state, "ready")
 
     def test_a_cancel_progress_and_failures_are_seen(self) -> None:

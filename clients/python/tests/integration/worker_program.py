@@ -82,7 +82,7 @@ def main() -> int:
     )
     print("started", flush=True)
     counts = worker.run()
-    print(f"committed {counts.committed}, fenced {counts.fenced}, given back {counts.given_back}", flush=True)
+    print(f"committed {counts.committed}, fenced {counts.fenced}, released {counts.released}", flush=True)
     return 0
 
 

@@ -2,7 +2,7 @@
 //! task was lost or done twice.
 //!
 //! In reading order: [`plan`] decides how each task ends; [`worker`] is a worker process and the task it runs; [`record`] is the record it
-//! keeps outside the store, and [`recording_store`] adds the verdicts of commits to it; [`processes`] starts, kills and freezes worker
+//! keeps outside the store, and [`recording_store`] adds the outcomes of commits to it; [`processes`] starts, kills and freezes worker
 //! processes; [`chaos`] decides when; [`account`] compares plan, records and store.
 
 mod account;

@@ -3,8 +3,8 @@
 //!
 //! Three events are recorded. `start` and `end` by the task itself, around its work. `answer` by the wrapper around the
 //! store, after the store has answered a commit and before anyone acts on it: which outcome of which claim, following
-//! which revision, and the store's verdict. A verdict that a worker received before it died is recorded. A commit whose
-//! verdict nobody received, because the worker died waiting for it, shows as a revision in the store without an answer
+//! which revision, and the store's answer. An answer that a worker received before it died is recorded. A commit whose
+//! answer nobody received, because the worker died waiting for it, shows as a revision in the store without an answer
 //! here.
 
 use std::{
@@ -56,18 +56,18 @@ impl Record {
     }
 
     /// The store has answered a commit.
-    pub(super) fn verdicts(&self, changes: &[Change], verdicts: &[CommitOutcome]) {
+    pub(super) fn answers(&self, changes: &[Change], outcomes: &[CommitOutcome]) {
         let mut lines = String::new();
-        for (change, verdict) in changes.iter().zip(verdicts) {
-            let outcome = if matches!(change.outcome, Outcome::Retry { .. }) { "retry" } else { "final" };
-            let verdict = match verdict {
+        for (change, outcome) in changes.iter().zip(outcomes) {
+            let then = if matches!(change.outcome, Outcome::Retry { .. }) { "retry" } else { "final" };
+            let answer = match outcome {
                 CommitOutcome::Halted => unreachable!("no job of the demo has steps"),
                 CommitOutcome::Committed => "committed",
                 CommitOutcome::Fenced => "fenced",
                 CommitOutcome::Refused(_) => "refused",
             };
             lines +=
-                &format!("answer {} {} {} {outcome} {verdict}\n", change.job, change.epoch.0, change.rev.0);
+                &format!("answer {} {} {} {then} {answer}\n", change.job, change.epoch.0, change.rev.0);
         }
         self.append(&lines);
     }
@@ -84,7 +84,7 @@ pub(super) struct Records {
     pub(super) committed: HashMap<JobId, Vec<(i32, bool)>>,
     /// Writes that were refused because the claim was outdated, by worker process.
     pub(super) fenced: HashMap<u32, u64>,
-    /// Verdicts that should not occur.
+    /// Answers that should not occur.
     pub(super) refused: u64,
 }
 

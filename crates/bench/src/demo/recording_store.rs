@@ -1,4 +1,4 @@
-//! A store that records the verdict of every commit, with a gate in front of it.
+//! A store that records the outcome of every commit, with a gate in front of it.
 //!
 //! The gate makes it possible to freeze a worker at a known point. A process that is stopped inside a SQLite write would block every
 //! other; so the gate is shut first, which waits until no call is in progress. Once the process is woken, the gate admits commits
@@ -90,14 +90,14 @@ pub(super) struct RecordingStore {
 }
 
 impl RecordingStore {
-    fn answered(&self, changes: &[Change], verdicts: &[CommitOutcome]) {
-        self.record.verdicts(changes, verdicts);
+    fn answered(&self, changes: &[Change], outcomes: &[CommitOutcome]) {
+        self.record.answers(changes, outcomes);
         let is_final = |change: &Change| !matches!(change.outcome, windlass::model::Outcome::Retry { .. });
-        let pairs = || changes.iter().zip(verdicts);
+        let pairs = || changes.iter().zip(outcomes);
         let done = pairs()
-            .filter(|(change, verdict)| is_final(change) && **verdict == CommitOutcome::Committed)
+            .filter(|(change, outcome)| is_final(change) && **outcome == CommitOutcome::Committed)
             .count();
-        let fenced = pairs().filter(|(_, verdict)| **verdict == CommitOutcome::Fenced).count();
+        let fenced = pairs().filter(|(_, outcome)| **outcome == CommitOutcome::Fenced).count();
         (self.on_commit)(done, fenced);
         if self.gate.is_zombie() && changes.iter().any(|change| Some(&change.job) == self.held.get()) {
             self.gate.open();
@@ -122,12 +122,12 @@ impl Wrapper for RecordingStore {
 
     fn commit<'a>(&'a self, now: Now, changes: &'a [Change]) -> Fut<'a, Vec<CommitOutcome>> {
         Box::pin(async move {
-            let verdicts = {
+            let outcomes = {
                 let _inside = self.gate.enter(true).await;
                 self.store.commit(now, changes).await?
             };
-            self.answered(changes, &verdicts);
-            Ok(verdicts)
+            self.answered(changes, &outcomes);
+            Ok(outcomes)
         })
     }
 

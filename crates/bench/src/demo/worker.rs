@@ -115,7 +115,7 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Reports the verdicts of a commit to the demo.
+/// Reports the outcomes of a commit to the demo.
 fn on_commit(done: usize, fenced: usize) {
     let mut lines = String::new();
     if done > 0 {

@@ -93,8 +93,8 @@ async fn claim_and_commit(store: Arc<dyn Store>, worker: windlass::model::Worker
             Change::new(&job, worker, now, Outcome::Done(Payload::json(b"12345".to_vec())))
         };
         let changes: Vec<Change> = batch.jobs.into_iter().map(change).collect();
-        let verdicts = store.commit(None, &changes).await?;
-        committed += verdicts.iter().filter(|verdict| **verdict == CommitOutcome::Committed).count();
+        let outcomes = store.commit(None, &changes).await?;
+        committed += outcomes.iter().filter(|outcome| **outcome == CommitOutcome::Committed).count();
     }
     unreachable!("the numbers do not end")
 }

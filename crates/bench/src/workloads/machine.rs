@@ -119,8 +119,8 @@ async fn floor(stores: &Stores, n: usize, steps: u32) -> anyhow::Result<f64> {
                 Change { writes: Some(Box::new(step)), ..Change::new(job, worker, now, outcome) }
             };
             let changes: Vec<Change> = jobs.iter().enumerate().map(change).collect();
-            let verdicts = store.commit(None, &changes).await?;
-            committed += verdicts.iter().filter(|verdict| **verdict == CommitOutcome::Committed).count();
+            let outcomes = store.commit(None, &changes).await?;
+            committed += outcomes.iter().filter(|outcome| **outcome == CommitOutcome::Committed).count();
             jobs.iter_mut().for_each(|job| job.rev.0 += 1);
         }
     }

@@ -14,6 +14,9 @@ const TAIL: usize = 16 << 10;
 /// How long to keep reading after the program has ended: a child process of it may hold the pipes open for ever.
 const LINGER: Duration = Duration::from_secs(1);
 
+/// Variables with secrets of the worker, which are not passed to programs: the address of the store may have a password.
+const SECRETS: [&str; 2] = ["WINDLASS_STORE", "WINDLASS_TOKEN"];
+
 /// A program to run. It has a process group of its own: an interrupt at the terminal does not reach it, and all its processes
 /// are killed if the attempt ends before the program does.
 #[derive(Serialize, Deserialize)]
@@ -22,7 +25,7 @@ pub(super) struct Exec {
     command: String,
     #[serde(default)]
     args: Vec<String>,
-    /// Added to the worker's environment.
+    /// Added to the worker's environment, of which programs do not get the secrets.
     #[serde(default)]
     env: BTreeMap<String, String>,
     #[serde(default)]
@@ -54,6 +57,9 @@ impl Task for Exec {
             Some(trace) => command.env("TRACEPARENT", trace),
             None => command.env_remove("TRACEPARENT"),
         };
+        for name in SECRETS {
+            command.env_remove(name);
+        }
         command.args(&self.args).envs(&self.env).kill_on_drop(true).process_group(0);
         command.env("WINDLASS_JOB", cx.id().to_string()).env("WINDLASS_FENCE", cx.fence().to_string());
         if let Some(cwd) = &self.cwd {

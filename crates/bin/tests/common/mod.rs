@@ -56,6 +56,13 @@ impl Sandbox {
         std::fs::write(self.path(name), text).expect("written");
     }
 
+    /// Writes a file that only its owner may read.
+    pub(crate) fn write_secret(&self, name: &str, text: &str) {
+        self.write(name, text);
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o600);
+        std::fs::set_permissions(self.path(name), mode).expect("changed");
+    }
+
     /// A command of the binary, in this folder, without the caller's settings.
     pub(crate) fn command(&self, args: &[&str]) -> Command {
         self.command_of(Path::new(env!("CARGO_BIN_EXE_windlass")), args)

@@ -6,6 +6,7 @@ mod flow_control;
 mod kind_version;
 mod payload;
 mod unique;
+mod working;
 
 pub(crate) use actor::Actor;
 pub(crate) use filters::Filters;
@@ -13,3 +14,4 @@ pub(crate) use flow_control::FlowControl;
 pub(crate) use kind_version::KindVersion;
 pub(crate) use payload::json;
 pub(crate) use unique::UniqueName;
+pub(crate) use working::Working;

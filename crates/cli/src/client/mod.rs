@@ -13,6 +13,7 @@ pub(crate) use store::Store;
 use windlass::{
     Calendar, CatchUp, ControlOutcome, Delivery, Engine, JobId, Overlap, RateCharge, Reason, Serial, State,
     Time, Unique,
+    model::Role,
     operate::{
         Acted, AuditFilter, BulkProgress, ForkPoint, ForkProgress, Found, JobAction, Preview, PruneProgress,
         RedriveProgress, TokenRequest, Why,
@@ -23,7 +24,7 @@ use windlass::{
             ScheduleDetails, Schedules, SerialKeys, SignalWaitsView, ThroughputRequest, ThroughputView,
         },
     },
-    store::{AdminAction, Filter, Token},
+    store::{AdminAction, Filter, Token, User},
 };
 
 use crate::{args::Actor, program::Program};
@@ -93,6 +94,8 @@ methods! {
     audit(filter: &AuditFilter) -> AuditPage;
     /// The tokens, and the store's clock.
     tokens() -> (Vec<Token>, Time);
+    /// The users, and the store's clock.
+    users() -> (Vec<User>, Time);
     /// Whether any worker is alive.
     has_worker() -> bool;
 
@@ -122,6 +125,10 @@ methods! {
     create_token(request: &TokenRequest, actor: &Actor) -> (Token, String);
     /// Revokes a token by its id or name.
     revoke_token(token: &str, actor: &Actor) -> ControlOutcome;
+    /// Creates a user.
+    create_user(name: &str, role: Role, password: &str, actor: &Actor) -> User;
+    /// Changes a user.
+    change_user(user: &str, action: &UserAction, actor: &Actor) -> ControlOutcome;
     /// Sends a signal.
     signal(job: JobId, name: &str, payload: &Value, dedup: Option<&str>) -> SentSignal;
     /// Submits a job `count` times. `on_submitted` is called with each, in order.
@@ -151,6 +158,15 @@ pub(crate) enum NameError {
     NoSuchChild(String),
     /// Several jobs have it.
     Ambiguous(String),
+}
+
+/// What is done to a user.
+pub(crate) enum UserAction {
+    SetPassword(String),
+    SetRole(Role),
+    Disable,
+    Enable,
+    EndSessions,
 }
 
 /// A job to be submitted.

@@ -6,6 +6,7 @@ use futures_util::{StreamExt, TryStreamExt};
 use serde_json::Value;
 use windlass::{
     ControlOutcome, Engine, Error, JobId, Retry, State, SubmitJson, Time,
+    model::Role,
     operate::{
         Acted, AuditFilter, BulkProgress, CreatedToken, Fork, ForkPoint, ForkProgress, Found, JobAction,
         Operator, Preview, PruneProgress, RedriveProgress, TokenRequest, Why,
@@ -16,10 +17,10 @@ use windlass::{
             ScheduleDetails, Schedules, SerialKeys, SignalWaitsView, ThroughputRequest, ThroughputView,
         },
     },
-    store::{AdminAction, Filter, Pruned, Token},
+    store::{AdminAction, Filter, Pruned, Token, User},
 };
 
-use super::{Ended, NameError, NewJob, NewSchedule, OnProgress, SentSignal, Submitted};
+use super::{Ended, NameError, NewJob, NewSchedule, OnProgress, SentSignal, Submitted, UserAction};
 use crate::{
     args::Actor,
     program::{self, Program},
@@ -161,6 +162,10 @@ impl Store {
 
     pub(crate) async fn tokens(&self) -> anyhow::Result<(Vec<Token>, Time)> {
         Ok((self.operator.tokens().await?, self.operator.inspect().clock().await?))
+    }
+
+    pub(crate) async fn users(&self) -> anyhow::Result<(Vec<User>, Time)> {
+        Ok((self.operator.users().await?, self.operator.inspect().clock().await?))
     }
 
     pub(crate) async fn has_worker(&self) -> anyhow::Result<bool> {
@@ -323,6 +328,33 @@ impl Store {
 
     pub(crate) async fn revoke_token(&self, token: &str, actor: &Actor) -> anyhow::Result<ControlOutcome> {
         Ok(actor.control(&self.engine).revoke_token(token).await?)
+    }
+
+    pub(crate) async fn create_user(
+        &self,
+        name: &str,
+        role: Role,
+        password: &str,
+        actor: &Actor,
+    ) -> anyhow::Result<User> {
+        let created = actor.control(&self.engine).create_user(name, role, password).await?;
+        created.map_err(anyhow::Error::msg)
+    }
+
+    pub(crate) async fn change_user(
+        &self,
+        user: &str,
+        action: &UserAction,
+        actor: &Actor,
+    ) -> anyhow::Result<ControlOutcome> {
+        let control = actor.control(&self.engine);
+        Ok(match action {
+            UserAction::SetPassword(password) => control.set_password(user, password).await?,
+            UserAction::SetRole(role) => control.set_role(user, *role).await?,
+            UserAction::Disable => control.disable_user(user).await?,
+            UserAction::Enable => control.enable_user(user).await?,
+            UserAction::EndSessions => control.end_sessions(user).await?,
+        })
     }
 
     pub(crate) async fn signal(

@@ -22,7 +22,7 @@ use crate::{
 /// cannot be undone. With --strict the exit code is 1 if there is any such call.
 ///
 /// Only the program that has the code of a workflow can check it; the stock binary has only the built-in kinds. A program with
-/// workflows of its own gets this command by `windlass_cli::run(engine)`; see examples/commands.rs.
+/// workflows of its own gets this command by `windlass_cli::run(builder)`; see examples/commands.rs.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// Only workflows of this kind

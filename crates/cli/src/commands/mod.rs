@@ -28,6 +28,7 @@ mod signal_waits;
 mod submit;
 mod throughput;
 mod tokens;
+mod users;
 mod why;
 mod worker;
 
@@ -40,9 +41,9 @@ use crate::{config::Settings, log, program::Program};
 /// The commands that every program has. The help of each is at its `Args`.
 #[derive(Subcommand)]
 pub(crate) enum Command {
-    Worker(worker::Args),
+    Worker(Box<worker::Args>),
     #[cfg(feature = "serve")]
-    Serve(serve::Args),
+    Serve(Box<serve::Args>),
     Submit(Box<submit::Args>),
     Jobs(jobs::Args),
     Show(show::Args),
@@ -65,6 +66,7 @@ pub(crate) enum Command {
     Serial(serial::Args),
     Schedules(Box<schedules::Args>),
     Tokens(tokens::Args),
+    Users(users::Args),
     Audit(audit::Args),
     Prune(prune::Args),
     Migrate(migrate::Args),
@@ -75,9 +77,9 @@ pub(crate) enum Command {
 impl Command {
     pub(crate) async fn run(self, program: &Program) -> anyhow::Result<ExitCode> {
         match self {
-            Command::Worker(args) => worker::run(args, program).await,
+            Command::Worker(args) => worker::run(*args, program).await,
             #[cfg(feature = "serve")]
-            Command::Serve(args) => serve::run(args, program).await,
+            Command::Serve(args) => serve::run(*args, program).await,
             Command::Submit(args) => submit::run(*args, program).await,
             Command::Jobs(args) => jobs::run(args, program).await,
             Command::Show(args) => show::run(args, program).await,
@@ -100,6 +102,7 @@ impl Command {
             Command::Serial(args) => serial::run(args, program).await,
             Command::Schedules(args) => schedules::run(*args, program).await,
             Command::Tokens(args) => tokens::run(args, program).await,
+            Command::Users(args) => users::run(args, program).await,
             Command::Audit(args) => audit::run(args, program).await,
             Command::Prune(args) => prune::run(args, program).await,
             Command::Migrate(args) => migrate::run(args, program).await,
@@ -112,10 +115,12 @@ impl Command {
     pub(crate) fn start_log(&self, settings: &Settings) -> anyhow::Result<log::Log> {
         match self {
             #[cfg(feature = "otel")]
-            Command::Worker(args) => log::start_with_spans(settings, "info", args.otlp.as_deref()),
+            Command::Worker(args) => log::start_with_spans(settings, "info", args.working.otlp.as_deref()),
             #[cfg(not(feature = "otel"))]
             Command::Worker(_) => log::start(settings, "info"),
-            #[cfg(feature = "serve")]
+            #[cfg(all(feature = "serve", feature = "otel"))]
+            Command::Serve(args) => log::start_with_spans(settings, "info", args.working.otlp.as_deref()),
+            #[cfg(all(feature = "serve", not(feature = "otel")))]
             Command::Serve(_) => log::start(settings, "info"),
             _ => log::start(settings, "warn"),
         }

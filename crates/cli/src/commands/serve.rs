@@ -6,7 +6,8 @@ use anyhow::{Context, anyhow, bail};
 use windlass_server::{Server, Settings as HttpSettings, TlsFiles};
 
 use crate::{
-    config::{ServerSettings, Settings},
+    args::Working,
+    config::{ServerSettings, Settings, secret},
     out,
     program::Program,
     stop::{self, StopSignals},
@@ -14,19 +15,18 @@ use crate::{
 
 /// Serve the HTTP API, and run jobs like a worker
 ///
-/// On a loopback address no login is needed. On any other address, and behind a proxy, every request needs a token, and the server does
-/// not start before there is one: `windlass tokens create NAME --role admin`.
+/// On a loopback address no login is needed. On any other address, and behind a proxy, every request needs one, and the server does
+/// not start before there is a user or a token: `windlass users create NAME --role admin`, `windlass tokens create NAME --role admin`.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// The address to listen on [env: WINDLASS_LISTEN] [default: 127.0.0.1:7077]
     #[arg(long, value_name = "HOST:PORT")]
     listen: Option<String>,
     /// Run no jobs: they run in workers on other hosts. Timers, schedules and lost workers are still taken care of
-    #[arg(long)]
+    #[arg(long, conflicts_with = "queue")]
     no_work: bool,
-    /// A queue to run jobs of, as NAME or NAME=SLOTS; may be repeated [env: WINDLASS_QUEUES]
-    #[arg(long, value_name = "QUEUE", conflicts_with = "no_work")]
-    queue: Vec<String>,
+    #[command(flatten)]
+    pub(crate) working: Working,
     /// A name by which clients call this server, besides its address; may be repeated [env: WINDLASS_HOSTS]
     #[arg(long, value_name = "NAME")]
     host: Vec<String>,
@@ -40,7 +40,7 @@ pub(crate) struct Args {
     /// [env: WINDLASS_TRUSTED_PROXIES]
     #[arg(long, value_name = "ADDRESS")]
     trusted_proxy: Vec<String>,
-    /// Ask for a token on a loopback address too [env: WINDLASS_LOGIN]
+    /// Ask for a login on a loopback address too [env: WINDLASS_LOGIN]
     #[arg(long)]
     login: bool,
     /// How many requests per second a client may send; 0 for any number [env: WINDLASS_RATE] [default: 1000]
@@ -50,7 +50,7 @@ pub(crate) struct Args {
 
 pub(crate) async fn run(args: Args, program: &Program) -> anyhow::Result<ExitCode> {
     program.need_store("serve")?;
-    let mut flags = Settings {
+    let flags = Settings {
         server: ServerSettings {
             listen: args.listen,
             hosts: args.host,
@@ -60,11 +60,8 @@ pub(crate) async fn run(args: Args, program: &Program) -> anyhow::Result<ExitCod
             login: args.login.then_some(true),
             rate: args.rate,
         },
-        ..Settings::default()
+        ..args.working.into_settings()?
     };
-    for queue in &args.queue {
-        flags.serve(queue)?;
-    }
     let settings = flags.over(program.settings.clone());
     let http = http_settings(&settings.server).await?;
     let scheme = if http.tls.is_some() { "https" } else { "http" };
@@ -114,7 +111,10 @@ async fn http_settings(settings: &ServerSettings) -> anyhow::Result<HttpSettings
         http.listen = address(listen).await?;
     }
     http.tls = match (&settings.tls_cert, &settings.tls_key) {
-        (Some(cert), Some(key)) => Some(TlsFiles { cert: cert.into(), key: key.into() }),
+        (Some(cert), Some(key)) => {
+            secret::open("the key of the certificate,", key.as_ref())?;
+            Some(TlsFiles { cert: cert.into(), key: key.into() })
+        }
         (None, None) => None,
         _ => bail!("TLS needs both a certificate and its key; set --tls-cert and --tls-key"),
     };

@@ -33,8 +33,8 @@ enum Command {
 struct Create {
     /// Its name, never used before: the audit log has it as the author
     name: String,
-    /// What it may do: viewer reads, operator also submits and changes jobs, admin also deletes jobs and manages tokens, worker
-    /// reads gates
+    /// What it may do: viewer reads, operator also submits and changes jobs, admin also deletes jobs and manages users and tokens,
+    /// worker reads gates
     #[arg(long, default_value = "viewer")]
     role: Role,
     /// Only jobs of this kind; may be repeated

@@ -220,6 +220,36 @@ fn count(key: &str, value: &Value) -> anyhow::Result<usize> {
 mod tests {
     use super::*;
 
+    /// The TOML blocks of a page.
+    fn blocks(page: &str) -> Vec<String> {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs").join(page);
+        let text = std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+        let blocks = text.split("```toml\n").skip(1);
+        blocks.map(|rest| rest.split("```").next().expect("a block").to_owned()).collect()
+    }
+
+    #[test]
+    fn the_settings_in_the_documents_are_settings_and_no_key_is_missing() {
+        let pages = [blocks("configuration.md"), blocks("server.md")];
+        for block in pages.iter().flatten() {
+            parse(block).unwrap_or_else(|error| panic!("{error:#} in\n{block}"));
+            // A setting that is commented out, alone.
+            for line in block.lines().filter_map(|line| line.strip_prefix("# ")) {
+                parse(line).unwrap_or_else(|error| panic!("{error:#} in\n{line}"));
+            }
+        }
+        let all = pages.concat().concat();
+        for key in
+            KEYS.iter().chain(&SERVER_KEYS).chain(&RETENTION_KEYS).chain(&POOL_KEYS).chain(Limits::NAMES)
+        {
+            let is_set = |line: &str| {
+                let line = line.trim_start_matches("# ");
+                line.starts_with(&format!("{key} = ")) || line.starts_with(&format!("[{key}"))
+            };
+            assert!(all.lines().any(is_set), "docs/configuration.md does not show `{key}`");
+        }
+    }
+
     #[test]
     fn every_key_is_known_or_an_error_that_names_the_nearest() {
         let error = |text| format!("{:#}", parse(text).expect_err(text));

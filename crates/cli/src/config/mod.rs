@@ -4,6 +4,7 @@ mod file;
 mod nearest;
 mod remote;
 mod retention;
+pub(crate) mod secret;
 mod server;
 
 use std::{
@@ -247,9 +248,7 @@ impl Settings {
         if self.store.is_some() {
             bail!("the store is named both by its address and by the file {}; use one", path.display());
         }
-        let text = std::fs::read_to_string(&path).with_context(|| {
-            format!("the file of the store's address, {}, cannot be read", path.display())
-        })?;
+        let text = secret::read("the file of the store's address,", &path)?;
         let text = text.trim();
         if text.is_empty() {
             bail!("the file {} is empty; write the address of the store into it", path.display());
@@ -400,7 +399,15 @@ mod tests {
     fn the_address_of_the_store_can_come_from_a_file() {
         let path = std::env::temp_dir().join(format!("windlass-store-{}", std::process::id()));
         std::fs::write(&path, "postgres://ada:secret@db/jobs\n").expect("written");
+        let mode = |mode| {
+            let mode = std::os::unix::fs::PermissionsExt::from_mode(mode);
+            std::fs::set_permissions(&path, mode).expect("changed");
+        };
         let named = Settings { store_file: Some(path.clone()), ..Settings::default() };
+        mode(0o644);
+        let error = named.clone().with_store_of_file().expect_err("others may read it").to_string();
+        assert!(error.contains("chmod 600") && !error.contains("secret@"), "{error}");
+        mode(0o600);
         let read = named.clone().with_store_of_file().expect("read");
         assert_eq!((read.store.as_deref(), read.store_file), (Some("postgres://ada:secret@db/jobs"), None));
         let both = Settings { store: Some("sqlite://a.db".into()), ..named.clone() };

@@ -1,8 +1,10 @@
 //! Settings of the server that commands talk to in place of a store.
 
-use std::{fmt, fs::File, io::Read, os::unix::fs::PermissionsExt, path::PathBuf};
+use std::{fmt, path::PathBuf};
 
-use anyhow::{Context, anyhow, bail};
+use anyhow::bail;
+
+use super::secret;
 
 /// The settings of one layer.
 #[derive(Clone, Default, PartialEq)]
@@ -42,7 +44,7 @@ impl RemoteSettings {
                 bail!("the token is given both by WINDLASS_TOKEN and by the file {}; use one", path.display())
             }
             (Some(token), None) => token.clone(),
-            (None, Some(path)) => read_secret(path)?,
+            (None, Some(path)) => secret::read("the token file", path)?,
             (None, None) => return Ok(None),
         };
         let token = text.trim();
@@ -72,23 +74,6 @@ impl RemoteSettings {
     }
 }
 
-/// Reads a file that nobody else may read.
-fn read_secret(path: &std::path::Path) -> anyhow::Result<String> {
-    let cannot = || format!("the token file {} cannot be read", path.display());
-    let mut file = File::open(path).with_context(cannot)?;
-    // Of the file that is open, so that it cannot be exchanged in between.
-    let mode = file.metadata().with_context(cannot)?.permissions().mode() & 0o777;
-    if mode & 0o077 != 0 {
-        return Err(anyhow!(
-            "the token file {0} may be read by others (its mode is {mode:04o}); make it yours alone: `chmod 600 {0}`",
-            path.display()
-        ));
-    }
-    let mut text = String::new();
-    file.read_to_string(&mut text).with_context(cannot)?;
-    Ok(text)
-}
-
 impl fmt::Debug for RemoteSettings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let token = self.token.as_ref().map(|_| "…");
@@ -101,6 +86,8 @@ impl fmt::Debug for RemoteSettings {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
     use super::*;
 
     fn with_mode(path: &std::path::Path, mode: u32) -> RemoteSettings {
@@ -114,11 +101,8 @@ mod tests {
         std::fs::write(&path, "windlass_1_secret\n").expect("written");
         assert_eq!(with_mode(&path, 0o600).read_token().expect("read"), Some("windlass_1_secret".into()));
         assert_eq!(with_mode(&path, 0o400).read_token().expect("read"), Some("windlass_1_secret".into()));
-        for mode in [0o644, 0o640, 0o604, 0o620, 0o601] {
-            let error = with_mode(&path, mode).read_token().expect_err("refused").to_string();
-            assert!(error.contains(&format!("chmod 600 {}", path.display())), "{error}");
-            assert!(!error.contains("secret"), "{error}");
-        }
+        let error = with_mode(&path, 0o644).read_token().expect_err("refused").to_string();
+        assert!(error.contains(&format!("chmod 600 {}", path.display())), "{error}");
         std::fs::write(&path, "two words\n").expect("written");
         assert!(with_mode(&path, 0o600).read_token().is_err());
         std::fs::remove_file(&path).expect("removed");

@@ -29,7 +29,7 @@ pub trait OrFailure<T> {
 
 impl<T, E: Into<Box<dyn Error + Send + Sync>>> OrFailure<T> for Result<T, E> {
     fn or_retry(self) -> Result<T, Failure> {
-        self.map_err(|error| Failure::from(error.into()))
+        self.map_err(|error| Failure::of_error(&*error.into()))
     }
 
     fn or_stop(self) -> Result<T, Failure> {
@@ -54,12 +54,6 @@ impl Failure {
             source = cause.source();
         }
         Failure::retry(text)
-    }
-}
-
-impl From<Box<dyn Error + Send + Sync>> for Failure {
-    fn from(error: Box<dyn Error + Send + Sync>) -> Failure {
-        Failure::of_error(&*error)
     }
 }
 

@@ -70,7 +70,7 @@ pub enum CallState {
     Failed,
     /// The job waits for it.
     Waiting,
-    /// A try failed, and another follows.
+    /// An attempt failed, and another follows.
     Tried,
     /// It was done, and was undone.
     Undone,

@@ -24,7 +24,7 @@ pub(super) struct Call {
     pub(super) last: Option<i32>,
     pub(super) fate: CallState,
     key: Option<String>,
-    tries: u32,
+    failed_attempts: u32,
     ticks: u64,
     missed: u64,
     /// The job that it submitted.
@@ -50,7 +50,7 @@ impl Call {
             last: None,
             fate: CallState::Waiting,
             key,
-            tries: 0,
+            failed_attempts: 0,
             ticks: 0,
             missed: 0,
             child: None,
@@ -80,9 +80,9 @@ impl Call {
                 (ticks, 0) => format!("{ticks} ticks"),
                 (ticks, missed) => format!("{ticks} ticks, {missed} missed"),
             },
-            _ if self.tries > 0 => match self.tries {
-                1 => "1 failed try".to_owned(),
-                tries => format!("{tries} failed tries"),
+            _ if self.failed_attempts > 0 => match self.failed_attempts {
+                1 => "1 failed attempt".to_owned(),
+                attempts => format!("{attempts} failed attempts"),
             },
             _ => return None,
         };
@@ -104,7 +104,7 @@ impl Call {
             }
             CallEvent::Begun => {}
             CallEvent::Tried => {
-                self.tries += 1;
+                self.failed_attempts += 1;
                 self.fate = CallState::Tried;
             }
             CallEvent::Done | CallEvent::DoneWithUndo => {

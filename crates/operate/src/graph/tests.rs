@@ -63,7 +63,7 @@ fn calls_follow_each_other_and_loops_are_one_node() {
     let graph = of(&entries, State::Failed);
     assert_eq!(edges(&graph), ["^>reserve", "reserve>add", "add>pack", "pack>add", "pack>failed"]);
     assert_eq!(graph.nodes.iter().map(|node| node.level).collect::<Vec<_>>(), [0, 1, 2]);
-    assert_eq!(notes(&graph, "reserve"), ["1 failed try"]);
+    assert_eq!(notes(&graph, "reserve"), ["1 failed attempt"]);
     let pack = &graph.nodes[2];
     assert_eq!((pack.calls(), pack.fates[&CallState::Done], pack.fates[&CallState::Failed]), (2, 1, 1));
 }

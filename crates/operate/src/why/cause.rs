@@ -91,7 +91,7 @@ causes! {
     Timeout = "timeout",
     /// It failed: its worker died too often while running it alone.
     Poison = "poison",
-    /// Its input or its state does not decode, or a column of its row.
+    /// Its input or its stage does not decode, or a column of its row.
     Undecodable = "undecodable",
     /// It failed: its deadline passed.
     Expired = "expired",

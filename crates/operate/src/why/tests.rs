@@ -460,7 +460,7 @@ fn a_parked_job_also_lists_that_nobody_serves_it() {
     job.summary.state = State::Ready;
     job.summary.stage = Some("A".into());
     let why = explained(&job, &Holds::default(), &[worker("images", "resize", 1)]);
-    assert!(why.hint.contains("migrate their state"), "{why:?}");
+    assert!(why.hint.contains("migrate their stages"), "{why:?}");
 }
 
 #[test]

@@ -9,10 +9,10 @@ use windlass_workflow::Error;
 use super::span;
 use crate::text;
 
-/// From this many waits on, the usual wait is told: fewer say nothing.
+/// The usual wait is shown from this many waits on: fewer say nothing.
 const ENOUGH: u64 = 10;
-/// How many signals are told of.
-const TOLD: usize = 3;
+/// The usual waits of at most this many signals are shown: the explanation stays short.
+const MAX_SIGNALS: usize = 3;
 /// Waits that ended longer ago say nothing about those of today.
 const RECENT: Duration = Duration::from_secs(30 * 86_400);
 
@@ -23,7 +23,7 @@ pub(super) async fn sentence(
     waiting: &Waiting,
     now: Time,
 ) -> Result<Option<String>, Error> {
-    let missing: Vec<&str> = missing(waiting).take(TOLD).collect();
+    let missing: Vec<&str> = missing(waiting).take(MAX_SIGNALS).collect();
     if missing.is_empty() {
         return Ok(None);
     }
@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn the_usual_wait_is_told_once_enough_are_known() {
+    fn the_usual_wait_is_shown_once_enough_are_known() {
         let waits = |count| SignalWaits {
             kind: "k".into(),
             signal: "paid".into(),

@@ -71,7 +71,7 @@ requests! {
         /// How long to wait for a job if there is none.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         wait_ms: Option<Millis>,
-        /// All claims up to this number were received, and all of their jobs are finished or given back.
+        /// All claims up to this number were received, and all of their jobs are finished or released.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         settled: Option<ClaimNo>,
         /// These claims have no jobs left, whatever is with those before them.
@@ -105,7 +105,7 @@ requests! {
         progress: Option<Vec<Report>>,
     }
 
-    /// Gives back all jobs of some claims whose answers were lost.
+    /// Releases all jobs of some claims whose answers were lost.
     ReleaseClaims "release-claims" -> Released {
         /// The worker.
         worker: WorkerId,
@@ -113,7 +113,7 @@ requests! {
         numbers: Vec<ClaimNo>,
     }
 
-    /// Gives back jobs that were not started.
+    /// Releases jobs that were not started.
     Release "release" -> Released {
         /// The worker.
         worker: WorkerId,
@@ -389,7 +389,7 @@ pub struct Held {
     pub claim: ClaimNo,
 }
 
-/// How many jobs were given back.
+/// How many jobs were released.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Released {
     /// The number.

@@ -27,7 +27,7 @@ pub const TEST_TIME: &str = "windlass-test-time";
 
 /// The most jobs that one claim returns, whatever it asks for.
 pub const MAX_CLAIM: usize = 10_000;
-/// The most payload bytes that one claim returns, unless its first job alone has more. Jobs beyond it are given back.
+/// The most payload bytes that one claim returns, unless its first job alone has more. Jobs beyond it are released.
 pub const MAX_CLAIM_BYTES: usize = 16 << 20;
 /// The most changes in one commit, jobs in one submit, and signals in one delivery.
 pub const MAX_BATCH: usize = 10_000;
@@ -44,6 +44,8 @@ pub mod code {
     pub const WORKER_DEAD: &str = "worker_dead";
     /// The id of the worker is taken: draw another, or let the server do it.
     pub const WORKER_TAKEN: &str = "worker_taken";
+    /// The server cannot answer now, or not in this way.
+    pub const UNAVAILABLE: &str = "unavailable";
     /// The request cannot be accepted as it is.
     pub const INVALID: &str = "invalid";
     /// The token may not do this.

@@ -55,6 +55,17 @@ impl RemoteStore {
         self.calls.fetch_add(1, Ordering::Relaxed);
         call(&self.client, now, request, self.patience).await
     }
+
+    /// The same within a time of its own.
+    pub(super) async fn call_within<R: Request>(
+        &self,
+        patience: Duration,
+        now: Option<i64>,
+        request: &R,
+    ) -> Result<R::Answer, Error> {
+        self.calls.fetch_add(1, Ordering::Relaxed);
+        Ok(call(&self.client, now, request, patience).await?)
+    }
 }
 
 /// Sends the first request to a server. What is wrong with the address or the token is then an error of the setup, and no outage.

@@ -1,16 +1,16 @@
 //! The verbs of a worker, as calls.
 
-use std::sync::atomic::Ordering;
+use std::{sync::atomic::Ordering, time::Duration};
 
 use windlass_model::{
     Change, ClaimNo, ClaimedJob, CommitOutcome, JobClaim, JobId, NewJob, NewSignal, SubmitOutcome, WorkerId,
 };
 use windlass_store::{
     CancelRequest, ClaimBatch, ClaimOnSubmit, ClaimRequest, Error, Execution, Fut, JobEnd, NewWorker, Now,
-    RenewRequest, Renewal, SignalOutcome, Work,
+    RenewRequest, Renewal, SignalOutcome, TIMER_GATE, Work,
 };
 
-use super::{RemoteStore, test_time};
+use super::{LEAST_PATIENCE, RemoteStore, test_time};
 use crate::protocol::{MAX_BATCH, MAX_NAMED, calls, change, code};
 
 /// What a change has in a request besides its payloads: names, numbers and times.
@@ -86,7 +86,9 @@ impl RemoteStore {
             solo_ended: request.solo_ended.clone(),
             progress: progress.map(|reports| reports.iter().cloned().map(Into::into).collect()),
         };
-        let answer = self.call(test_time(now), &call).await?;
+        // A renewal that hangs leaves time for others.
+        let patience = self.patience.min((request.lease / 4).max(LEAST_PATIENCE));
+        let answer = self.call_within(patience, test_time(now), &call).await?;
         Ok(match answer.held {
             true => Renewal::Held { lapsed: answer.lapsed, claims: answer.claims },
             false => Renewal::Lost,
@@ -162,15 +164,43 @@ impl RemoteStore {
         let call = calls::Gates { queues: queues.to_vec(), known: None, wait_ms: None };
         let answer = self.call(None, &call).await?;
         check_count("gates", queues.len(), answer.gates.len())?;
-        // Another server might write them in another way; what matters is whether they change.
-        let number = |text: &String| {
-            text.parse().unwrap_or_else(|_| {
-                let hash = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
-                text.bytes().fold(0xcbf2_9ce4_8422_2325, hash)
-            })
-        };
-        Ok(answer.gates.iter().map(number).collect())
+        Ok(answer.gates.iter().map(|text| version(text)).collect())
     }
+
+    /// Waits at the server. The gate of timers, which are the server's own work, is not waited for: it counts as unchanged.
+    async fn read_changed_gates(
+        &self,
+        queues: &[String],
+        known: &[u64],
+        wait: Duration,
+    ) -> Result<Vec<u64>, Error> {
+        let awaited = |&index: &usize| queues[index] != TIMER_GATE;
+        let awaited: Vec<usize> = (0..queues.len().min(known.len())).filter(awaited).collect();
+        let call = calls::Gates {
+            queues: awaited.iter().map(|index| queues[*index].clone()).collect(),
+            known: Some(awaited.iter().map(|index| known[*index].to_string()).collect()),
+            wait_ms: Some(calls::millis(wait)),
+        };
+        let answer = match self.try_call(None, &call).await {
+            // Too many wait there: the gates are read all the same, as often as those of a store that cannot wait.
+            Err(refusal) if refusal.code == code::UNAVAILABLE => {
+                self.call(None, &calls::Gates { known: None, wait_ms: None, ..call }).await?
+            }
+            answer => answer?,
+        };
+        check_count("gates", awaited.len(), answer.gates.len())?;
+        let mut versions = known.to_vec();
+        awaited.iter().zip(&answer.gates).for_each(|(index, text)| versions[*index] = version(text));
+        Ok(versions)
+    }
+}
+
+/// The number that stands for the version of a gate. Another server might write it in another way; what matters is whether it changes.
+fn version(text: &str) -> u64 {
+    text.parse().unwrap_or_else(|_| {
+        let hash = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+        text.bytes().fold(0xcbf2_9ce4_8422_2325, hash)
+    })
 }
 
 /// Checks that an answer has as many parts as its request.
@@ -248,6 +278,15 @@ impl Execution for RemoteStore {
 
     fn gates<'a>(&'a self, queues: &'a [String]) -> Fut<'a, Vec<u64>> {
         Box::pin(self.read_gates(queues))
+    }
+
+    fn wait_for_gates<'a>(
+        &'a self,
+        queues: &'a [String],
+        known: &'a [u64],
+        wait: Duration,
+    ) -> Fut<'a, Vec<u64>> {
+        Box::pin(self.read_changed_gates(queues, known, wait))
     }
 
     fn job_ends<'a>(&'a self, ids: &'a [JobId]) -> Fut<'a, Vec<Option<JobEnd>>> {

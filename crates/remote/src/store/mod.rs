@@ -37,9 +37,13 @@ use crate::protocol::{
 
 /// The longest time that a call may take: longer than a server lets a request run.
 const PATIENCE: Duration = Duration::from_secs(40);
-/// The longest time that a call of the thread that renews the lease may take: one that hangs must be given up well before the lease
-/// ends.
+/// The longest time that a call of the thread that renews the lease may take until its answer begins, the connection included, and
+/// that the answer may pause: one that hangs must be given up well before the lease ends.
 const RENEWAL_PATIENCE: Duration = Duration::from_secs(3);
+/// The shortest such time, of a short lease.
+const LEAST_PATIENCE: Duration = Duration::from_millis(500);
+/// How long one read of gates waits for a change: less than proxies let a request be silent, and three calls a minute of an idle worker.
+const GATE_WAIT: Duration = Duration::from_secs(20);
 
 /// The store of a server, for a worker on another host.
 pub struct RemoteStore {
@@ -116,12 +120,18 @@ impl Maintenance for RemoteStore {
     fn roll_up<'a>(&'a self, _request: &'a RollUpRequest) -> Fut<'a, RollUpReport> {
         Box::pin(std::future::ready(Ok(RollUpReport::default())))
     }
+
+    /// Nothing: the server's own worker prunes.
+    fn prune_sessions(&self, _now: Now, _limit: usize) -> Fut<'_, usize> {
+        Box::pin(std::future::ready(Ok(0)))
+    }
 }
 
 impl Backend for RemoteStore {
     fn sibling(&self) -> Fut<'_, Arc<dyn Store>> {
         // Connections are driven by the runtime that opened them, so another thread needs its own.
-        let client = Client::new(&self.url, self.options.clone());
+        let idle_timeout = self.options.idle_timeout.min(RENEWAL_PATIENCE);
+        let client = Client::new(&self.url, Options { idle_timeout, ..self.options.clone() });
         let sibling = client.map_err(|error| Error::Config(error.to_string())).map(|client| {
             Arc::new(RemoteStore {
                 url: self.url.clone(),
@@ -148,6 +158,11 @@ impl Backend for RemoteStore {
 
     fn runs_transactions(&self) -> bool {
         false
+    }
+
+    /// The server waits on behalf of its workers.
+    fn gate_wait(&self) -> Option<Duration> {
+        Some(GATE_WAIT)
     }
 
     /// None: a lock file here tells other hosts nothing.

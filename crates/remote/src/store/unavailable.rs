@@ -6,10 +6,10 @@ use windlass_model::{JobId, Rev, Time, WorkerId};
 use windlass_store::{
     Actor, AdminAction, Attempt, AuditEntry, AuditFilter, Backlog, BranchHealth, BranchTimes, ChildGroup,
     Control, ControlOutcome, Database, Diagnose, Error, Filter, Firing, Fork, Fut, Holds, Inspect, Job,
-    JobAction, JobPage, LimitView, MatchCount, Miscount, Miss, NewToken, Now, OldestReady, QueueView,
-    Registrant, ScheduleView, SchemaState, SerialView, SignalWaitFilter, SignalWaits, StageUpdate,
-    StateCount, StoredToken, Summary, Throughput, ThroughputFilter, Token, Tokens, Transition,
-    TransitionCount, WorkerView,
+    JobAction, JobPage, LimitView, MatchCount, Miscount, Miss, NewSession, NewToken, NewUser, Now,
+    OldestReady, QueueView, Registrant, ScheduleView, SchemaState, SerialView, Session, SessionUse,
+    SignalWaitFilter, SignalWaits, StageUpdate, StateCount, StoredToken, StoredUser, Summary, Throughput,
+    ThroughputFilter, Token, Tokens, Transition, TransitionCount, User, UserChange, Users, WorkerView,
 };
 
 use super::{RemoteStore, test_time};
@@ -80,6 +80,17 @@ unavailable! {
         token(id: &'a str) -> Option<StoredToken>, "tokens";
         tokens() -> Vec<Token>, "tokens";
         registrant(worker: WorkerId) -> Registrant, "tokens";
+    }
+    Users {
+        add_user(now: Now, user: &'a NewUser, actor: &'a Actor) -> ControlOutcome, "users";
+        change_user(now: Now, user: &'a str, change: &'a UserChange, actor: &'a Actor) -> ControlOutcome, "users";
+        user(name: &'a str) -> Option<StoredUser>, "users";
+        users() -> Vec<User>, "users";
+        add_session(now: Now, session: &'a NewSession) -> bool, "sessions of users";
+        session(hash: &'a [u8; 32]) -> Option<Session>, "sessions of users";
+        touch_session(now: Now, used: &'a SessionUse) -> bool, "sessions of users";
+        end_session(hash: &'a [u8; 32]) -> bool, "sessions of users";
+        end_sessions(now: Now, user: &'a str, actor: &'a Actor) -> ControlOutcome, "sessions of users";
     }
 }
 

@@ -308,7 +308,7 @@ impl Watches {
 pub(super) struct Subscription {
     hub: Arc<Hub>,
     interest: Interest,
-    /// Jobs of which it was told: another stream may watch them again.
+    /// Jobs whose end it has received: another stream may watch them again.
     ended: Vec<JobId>,
     pub(super) receiver: broadcast::Receiver<Event>,
 }

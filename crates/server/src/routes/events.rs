@@ -24,7 +24,7 @@ pub(super) fn routes() -> Vec<Route> {
 }
 
 input! {
-    /// What to be told of.
+    /// Which events to receive.
     EventsQuery {
         /// Gates of these queues, separated by commas [default: of all that the token has].
         queue: Option<String>,

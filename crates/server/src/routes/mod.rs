@@ -14,6 +14,7 @@ mod schedules;
 mod submit;
 mod throughput;
 mod tokens;
+mod users;
 mod worker;
 
 use std::{future::Future, pin::Pin, sync::Arc};
@@ -187,6 +188,7 @@ pub(crate) fn routes() -> Vec<Route> {
         schedules::routes(),
         admin::routes(),
         tokens::routes(),
+        users::routes(),
         events::routes(),
         worker::routes(),
     ];

@@ -26,7 +26,7 @@ pub(crate) struct KnownJob {
     pub(crate) retry: Option<Box<Retry>>,
     /// How often each rule of its policy was used, at that revision.
     pub(crate) retry_counts: Vec<u32>,
-    /// Whether it has left the claim: a change ended the claim on it, or it was given back.
+    /// Whether it has left the claim: a change ended the claim on it, or it was released.
     pub(crate) has_left: bool,
 }
 

@@ -37,7 +37,7 @@ struct Shared {
     versions: watch::Sender<Arc<HashMap<String, u64>>>,
 }
 
-/// One that may wait: it is told of every read of the poller that finds something new.
+/// A receiver of the versions: it changes whenever the poller reads a new one.
 pub(crate) struct Watching(watch::Receiver<Arc<HashMap<String, u64>>>);
 
 /// Counts one that waits.

@@ -1,4 +1,4 @@
-//! Who may do what: roles, scopes, tokens, Host, Origin, proxies.
+//! Who may do what: roles, scopes, tokens, users, Host, Origin, proxies.
 
 use std::{net::SocketAddr, time::Duration};
 
@@ -19,8 +19,9 @@ on_both! {
     each_role_may_do_what_it_is_for
     a_scoped_token_sees_and_changes_only_its_jobs
     bad_revoked_expired_and_foreign_tokens_are_refused
-    a_server_for_others_does_not_start_without_tokens
+    a_server_for_others_does_not_start_without_logins
     tokens_are_managed_by_admins
+    users_are_managed_by_admins
     concurrent_edits_have_one_winner_each
 }
 
@@ -41,6 +42,8 @@ async fn each_role_may_do_what_it_is_for(database: Database) {
     let job = || Request::post("/v1/jobs", &json!({ "kind": "echo" }));
     let id =
         server.send(job().token(&tokens[2].1)).await.expect(201)["id"].as_str().expect("an id").to_owned();
+    let user = json!({ "name": "eve", "role": "viewer", "password": "correct horse" });
+    let new_user = Request::post("/v1/users", &user);
     let requests: Vec<(Request, &[Role])> = vec![
         (Request::get("/v1/jobs"), &viewer_up),
         (Request::get(&format!("/v1/jobs/{id}")), &viewer_up),
@@ -59,6 +62,9 @@ async fn each_role_may_do_what_it_is_for(database: Database) {
         (Request::post("/v1/prune", &json!({ "state": "done", "older_than": "1d" })), &admin),
         (Request::get("/v1/tokens"), &admin),
         (Request::new("DELETE", "/v1/tokens/first"), &admin),
+        (Request::get("/v1/users"), &admin),
+        (new_user, &admin),
+        (Request::post("/v1/users/eve/disable", &json!({})), &admin),
     ];
     for (request, allowed) in requests {
         for (role, token) in &tokens {
@@ -71,7 +77,7 @@ async fn each_role_may_do_what_it_is_for(database: Database) {
         }
         server.send(request).await.refused(401, "unauthorized");
     }
-    // Nothing about jobs is told to anybody.
+    // Nobody learns anything about jobs.
     for open in ["/healthz", "/readyz", "/openapi.json"] {
         server.get(open).await.expect(200);
     }
@@ -176,16 +182,17 @@ async fn bad_revoked_expired_and_foreign_tokens_are_refused(database: Database) 
     open.get("/v1/jobs").await.expect(200);
 }
 
-async fn a_server_for_others_does_not_start_without_tokens(database: Database) {
+async fn a_server_for_others_does_not_start_without_logins(database: Database) {
     let (_dir, engine) = kit::engine(database).await;
     let public = Settings { listen: SocketAddr::from(([0, 0, 0, 0], 0)), ..settings() };
     let refused = Server::bind(engine.clone(), public.clone()).await.err().expect("refused");
     assert!(
-        matches!(refused, StartError::NoTokens(_)) && refused.to_string().contains("tokens create"),
+        matches!(refused, StartError::NoLogins(_)) && refused.to_string().contains("tokens create"),
         "{refused}"
     );
+    assert!(refused.to_string().contains("users create"), "{refused}");
     let proxied = Settings { trusted_proxies: vec!["127.0.0.1".parse().expect("an address")], ..settings() };
-    assert!(matches!(Server::bind(engine.clone(), proxied).await, Err(StartError::NoTokens(_))));
+    assert!(matches!(Server::bind(engine.clone(), proxied).await, Err(StartError::NoLogins(_))));
     let token = kit::token(&engine, "only", Role::Admin, &[], &[]).await;
     let server = Server::bind(engine.clone(), public.clone()).await.expect("a token exists");
     let port = server.address().port();
@@ -193,9 +200,16 @@ async fn a_server_for_others_does_not_start_without_tokens(database: Database) {
     assert_ne!(port, 0);
     engine.control("test").revoke_token("only").await.expect("revoked").accepted().expect("revoked");
     assert!(
-        matches!(Server::bind(engine.clone(), public).await, Err(StartError::NoTokens(_))),
+        matches!(Server::bind(engine.clone(), public.clone()).await, Err(StartError::NoLogins(_))),
         "{token} is revoked"
     );
+    let control = engine.control("test");
+    let user = control.create_user("eve", Role::Viewer, "correct horse").await.expect("answered");
+    user.expect("created");
+    drop(Server::bind(engine.clone(), public.clone()).await.expect("a user exists"));
+    control.disable_user("eve").await.expect("answered").accepted().expect("disabled");
+    let refused = Server::bind(engine.clone(), public).await;
+    assert!(matches!(refused, Err(StartError::NoLogins(_))), "the user is disabled");
 }
 
 async fn tokens_are_managed_by_admins(database: Database) {
@@ -225,6 +239,68 @@ async fn tokens_are_managed_by_admins(database: Database) {
     let actions: Vec<&Value> =
         audit["entries"].as_array().expect("entries").iter().map(|entry| &entry["action"]).collect();
     assert_eq!(actions, [&json!("revoke token"), &json!("create token")]);
+}
+
+async fn users_are_managed_by_admins(database: Database) {
+    let server = Running::new(database).await;
+    let post = async |path: &str, body: Value| server.post(&format!("/v1/users{path}"), body).await;
+    let eve = json!({ "name": "eve", "role": "operator", "password": "correct horse", "note": "new" });
+    let created = post("", eve.clone()).await.expect(201);
+    assert_eq!((&created["name"], &created["role"]), (&json!("eve"), &json!("operator")));
+    post("", eve.clone()).await.refused(409, "conflict");
+    let with = |field: &str, value: &str| {
+        let mut user = json!({ "name": "bob", "role": "viewer", "password": "battery staple" });
+        user[field] = value.into();
+        user
+    };
+    let short = post("", with("password", "tiny")).await;
+    assert!(!short.body.contains("tiny"), "{short:?}");
+    assert!(short.refused(409, "conflict")["hint"].to_string().contains("at least 10"));
+    for (field, value) in [("role", "worker"), ("role", "root"), ("name", ""), ("name", "two words")] {
+        post("", with(field, value)).await.refused(400, "invalid");
+    }
+    post("", json!({ "name": "bob", "role": "viewer" })).await.refused(400, "invalid");
+    let log_in = async |password: &str| {
+        server.engine.operator().log_in("eve", password).await.expect("answered").is_ok()
+    };
+    assert!(log_in("correct horse").await);
+
+    let outcome = async |path: &str, body: Value| post(path, body).await.expect(200)["outcome"].clone();
+    assert_eq!(outcome("/eve/log-out", json!({})).await, "done");
+    assert_eq!(outcome("/eve/log-out", json!({})).await, "already");
+    post("/eve/password", json!({ "password": "tiny" })).await.refused(409, "conflict");
+    assert_eq!(outcome("/eve/password", json!({ "password": "battery staple" })).await, "done");
+    assert!(!log_in("correct horse").await && log_in("battery staple").await);
+    assert_eq!(outcome("/eve/role", json!({ "role": "admin" })).await, "done");
+    assert_eq!(outcome("/eve/role", json!({ "role": "admin" })).await, "already");
+    post("/eve/role", json!({ "role": "worker" })).await.refused(400, "invalid");
+    assert_eq!(outcome("/eve/disable", json!({ "note": "left" })).await, "done");
+    assert!(!log_in("battery staple").await);
+    let list = server.get("/v1/users").await;
+    assert!(!list.body.contains("argon2") && !list.body.contains("hash"), "{list:?}");
+    let list = list.expect(200);
+    assert_eq!((list.as_array().map(Vec::len), &list[0]["role"]), (Some(1), &json!("admin")));
+    assert!(list[0]["disabled_at"].is_string() && list[0]["last_login_at"].is_string(), "{list}");
+    assert_eq!(outcome("/eve/enable", json!({})).await, "done");
+    for (verb, body) in [
+        ("password", json!({ "password": "correct horse" })),
+        ("role", json!({ "role": "viewer" })),
+        ("disable", json!({})),
+        ("enable", json!({})),
+        ("log-out", json!({})),
+    ] {
+        post(&format!("/nobody/{verb}"), body).await.refused(404, "not_found");
+    }
+    let audit = server.get("/v1/audit?subject=eve").await.expect(200);
+    let actions: Vec<&str> = audit["entries"]
+        .as_array()
+        .expect("entries")
+        .iter()
+        .filter_map(|entry| entry["action"].as_str())
+        .collect();
+    let expected =
+        ["enable user", "disable user", "set role admin", "set password", "end sessions", "create user"];
+    assert_eq!(actions, expected);
 }
 
 async fn concurrent_edits_have_one_winner_each(database: Database) {

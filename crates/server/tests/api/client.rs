@@ -1,4 +1,4 @@
-//! A client that sends what it is told, byte by byte if need be.
+//! A client that sends exactly the given bytes, one at a time if asked.
 
 use std::net::SocketAddr;
 

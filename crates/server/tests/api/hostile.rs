@@ -156,7 +156,7 @@ async fn slow_bodies_and_heads_are_cut_off() {
 }
 
 #[tokio::test]
-async fn a_client_that_sends_too_much_is_told_so() {
+async fn a_client_that_sends_too_much_is_refused() {
     let server = Running::with(Database::Sqlite, |settings| settings.rate = 1).await;
     let mut statuses = Vec::new();
     for _ in 0..20 {

@@ -10,12 +10,12 @@ use crate::{
 };
 
 on_both! {
-    names_are_found_and_what_is_not_found_is_told_apart
+    names_are_found_and_missing_jobs_differ_from_missing_paths
     kinds_and_diagrams_are_limited_to_the_scope
     every_answer_has_the_version_and_those_with_ages_the_clock
 }
 
-async fn names_are_found_and_what_is_not_found_is_told_apart(database: Database) {
+async fn names_are_found_and_missing_jobs_differ_from_missing_paths(database: Database) {
     let server = Running::new(database).await;
     let id = server.submit(json!({ "kind": "echo", "input": 1, "key": "a" })).await;
     let other = server.submit(json!({ "kind": "approval", "input": {}, "key": "a" })).await;

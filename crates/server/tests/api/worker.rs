@@ -15,10 +15,10 @@ on_both! {
     errors_are_decided_by_the_policy_of_the_job_then_of_the_kind
     a_claim_waits_for_a_job_and_gates_wait_for_a_change
     a_stop_ends_waits_with_an_answer
-    jobs_that_were_not_started_are_given_back
+    jobs_that_were_not_started_are_released
     claims_are_settled_by_the_highest_number
     a_worker_reads_cancels_when_it_renews
-    a_lost_claim_is_given_back_by_its_number
+    a_lost_claim_is_released_by_its_number
     steps_children_and_signals_are_recorded
     malformed_requests_are_refused_and_write_nothing
     an_answer_has_no_more_than_it_may
@@ -223,7 +223,7 @@ async fn a_stop_ends_waits_with_an_answer(database: Database) {
     }
 }
 
-async fn jobs_that_were_not_started_are_given_back(database: Database) {
+async fn jobs_that_were_not_started_are_released(database: Database) {
     let server = Running::new(database).await;
     let ids = [server.echo("a").await, server.echo("b").await];
     let worker = server.register().await;
@@ -301,7 +301,7 @@ async fn a_worker_reads_cancels_when_it_renews(database: Database) {
     assert_eq!(renewed, json!({ "held": false, "claims": [], "cancels": [] }), "a worker that never was");
 }
 
-async fn a_lost_claim_is_given_back_by_its_number(database: Database) {
+async fn a_lost_claim_is_released_by_its_number(database: Database) {
     let server = Running::new(database).await;
     let id = server.echo("x").await;
     let worker = server.register().await;
@@ -453,5 +453,5 @@ async fn an_answer_has_no_more_than_it_may(database: Database) {
     assert!((2..20).contains(&count), "{count}");
     assert_eq!(first["more"], true);
     let rest = server.claim(&worker, 2, 100).await;
-    assert_eq!(rest["jobs"].as_array().expect("a list").len(), 20 - count, "the others were given back");
+    assert_eq!(rest["jobs"].as_array().expect("a list").len(), 20 - count, "the others were released");
 }

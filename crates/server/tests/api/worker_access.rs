@@ -20,7 +20,7 @@ on_both! {
     a_worker_belongs_to_its_token
     a_worker_of_a_process_cannot_be_named
     a_token_for_some_kinds_and_queues_runs_reads_and_signals_no_others
-    jobs_of_others_cannot_be_written_or_given_back
+    jobs_of_others_cannot_be_written_or_released
     what_a_job_is_comes_from_its_claim_on_any_server
 }
 
@@ -174,7 +174,7 @@ async fn a_token_for_some_kinds_and_queues_runs_reads_and_signals_no_others(data
 }
 
 /// Epochs and revisions can be guessed. The claim of another worker cannot be used.
-async fn jobs_of_others_cannot_be_written_or_given_back(database: Database) {
+async fn jobs_of_others_cannot_be_written_or_released(database: Database) {
     let server = Running::new(database).await;
     let (victim, thief) = (server.register().await, server.register().await);
     let (first, second) = (server.echo("a").await, server.echo("b").await);

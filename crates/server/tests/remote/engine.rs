@@ -140,7 +140,7 @@ impl Task for Patient {
         while !cx.is_cancelled() {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
-        Err(Failure::cancel("it was told to"))
+        Err(Failure::cancel("its code asks for it"))
     }
 }
 
@@ -194,7 +194,7 @@ async fn the_jobs_of_a_worker_that_dies_run_again(database: Database) {
     let server = host(database).await;
     let job =
         server.engine.submit(Double { test: format!("dies {database:?}"), n: 8 }).await.expect("submitted");
-    // A worker that claims and is never heard of again. The host judges leases after it has renewed its own for one lease.
+    // A worker that claims and never calls again. The host judges leases after it has renewed its own for one lease.
     let short = serde_json::json!({ "name": "dies", "lease_ms": 50 });
     let worker = server.post("/worker/v1/register", short).await.expect(200)["worker"].clone();
     let claim = serde_json::json!({

@@ -6,9 +6,11 @@ mod client;
 mod conformance;
 mod engine;
 mod faults;
+mod gates;
 mod kinds;
 #[path = "../api/kit.rs"]
 #[allow(dead_code, reason = "the tests of the API use the rest")]
 mod kit;
 mod proxy;
+mod rollups;
 mod tls;

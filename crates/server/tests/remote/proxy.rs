@@ -47,7 +47,7 @@ impl Fault {
     ];
 }
 
-/// A proxy that does what it is told to some requests.
+/// A proxy that meets one in so many requests with a fault.
 pub(crate) struct Proxy {
     pub(crate) address: SocketAddr,
     shared: Arc<Shared>,

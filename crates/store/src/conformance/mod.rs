@@ -62,6 +62,7 @@ pub mod undecodable;
 pub mod unique;
 pub mod unreadable_signals;
 pub mod unwind;
+pub mod users;
 pub mod wait;
 pub mod wake_races;
 
@@ -600,6 +601,20 @@ macro_rules! conformance {
                 tokens_with_bad_names_are_refused
                 a_worker_belongs_to_the_token_that_registered_it
             }
+            users {
+                a_user_is_kept_with_everything_but_the_password
+                names_of_users_and_tokens_stay_taken
+                every_change_of_a_user_is_in_the_audit_log
+                users_that_cannot_be_kept_are_refused
+                a_session_says_who_its_user_is
+                only_the_checked_password_of_an_enabled_user_makes_a_session
+                no_session_outlives_a_change_of_its_user
+                a_session_is_lengthened_by_its_use_up_to_its_maximum_age
+                sessions_end_one_by_one_or_all_at_once
+                expired_sessions_are_pruned_in_batches
+                a_log_in_racing_a_new_password_leaves_no_session
+                of_eight_users_and_tokens_of_one_name_one_is_added
+            }
             races {
                 eight_claimers_claim_each_job_once
                 eight_submitters_create_one_job_per_key
@@ -720,6 +735,7 @@ mod tests {
             include_str!("blocks.rs"),
             include_str!("branch_polls.rs"),
             include_str!("unwind.rs"),
+            include_str!("users.rs"),
             include_str!("fork.rs"),
             include_str!("interleave.rs"),
             include_str!("lost_claims.rs"),

@@ -97,7 +97,7 @@ pub async fn a_job_keeps_its_unique_name_until_it_has_ended(store: Handle, write
     assert_eq!(outcomes, [SubmitOutcome::New { claimed: None }]);
 }
 
-/// People are told to repair the row before they retry or fork the job; they can cancel it as it is.
+/// The answer asks people to repair the row before they retry or fork the job; they can cancel it as it is.
 pub async fn a_job_is_not_retried_or_forked_before_its_row_is_repaired(
     store: Handle,
     write: WriteColumn<'_>,

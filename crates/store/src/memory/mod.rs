@@ -33,6 +33,7 @@ mod timers;
 mod tokens;
 mod unique;
 mod unwind;
+mod users;
 mod views;
 mod wait;
 
@@ -197,6 +198,10 @@ impl Maintenance for Memory {
 
     fn roll_up<'a>(&'a self, request: &'a RollUpRequest) -> Fut<'a, RollUpReport> {
         self.run(None, |inner, _| Ok(inner.rollups.roll_up(request)))
+    }
+
+    fn prune_sessions(&self, now: Now, limit: usize) -> Fut<'_, usize> {
+        self.run(now, |inner, now| Ok(inner.prune_sessions(now, limit)))
     }
 }
 

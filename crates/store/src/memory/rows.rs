@@ -6,7 +6,7 @@ use windlass_model::{
     BranchNo, JournalEntry, Location, ProgressReport, RateLimit, rank::rank, rate::BucketLevel, state,
 };
 
-use super::{branch::StoredBranch, rollups::Rollups, schedule::StoredSchedule, *};
+use super::{branch::StoredBranch, rollups::Rollups, schedule::StoredSchedule, users::StoredSession, *};
 use crate::Serves;
 
 /// All that is kept.
@@ -43,6 +43,10 @@ pub(super) struct Inner {
     pub(super) pending_cancels: BTreeMap<JobId, PendingCancel>,
     pub(super) audit: Vec<AuditEntry>,
     pub(super) tokens: Vec<crate::StoredToken>,
+    /// By name.
+    pub(super) users: BTreeMap<String, crate::StoredUser>,
+    /// By the hash of the secret.
+    pub(super) sessions: BTreeMap<[u8; 32], StoredSession>,
     pub(super) schedules: BTreeMap<String, StoredSchedule>,
     pub(super) branches: BTreeMap<(JobId, BranchNo), StoredBranch>,
     pub(super) rollups: Rollups,

@@ -11,7 +11,7 @@ impl Tokens for Memory {
     fn add_token<'a>(&'a self, now: Now, token: &'a NewToken, actor: &'a Actor) -> Fut<'a, ControlOutcome> {
         self.run(now, |inner, now| {
             check(token, actor)?;
-            if inner.tokens.iter().any(|known| known.token.id == token.id || known.token.name == token.name) {
+            if inner.has_author(&token.name) || inner.tokens.iter().any(|known| known.token.id == token.id) {
                 return Ok(outcome::name_taken(&token.name));
             }
             let NewToken { id, name, role, scope, hash, expires_at } = token.clone();

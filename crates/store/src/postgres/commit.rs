@@ -30,19 +30,19 @@ pub(super) async fn commit(
     now: Now,
     changes: &[Change],
 ) -> Result<Vec<CommitOutcome>, Error> {
-    let mut verdicts = vec![CommitOutcome::Fenced; changes.len()];
+    let mut outcomes = vec![CommitOutcome::Fenced; changes.len()];
     let mut names = Names::default();
     let mut batch: Vec<Indexed> = Vec::with_capacity(changes.len());
     for (index, change) in changes.iter().enumerate() {
         match refusal(store, change, &mut names).await? {
-            Some(why) => verdicts[index] = CommitOutcome::Refused(why),
+            Some(why) => outcomes[index] = CommitOutcome::Refused(why),
             None => batch.push((index, change)),
         }
     }
     if !batch.is_empty() {
-        bisect(store, now, &batch, &names, &mut verdicts).await?;
+        bisect(store, now, &batch, &names, &mut outcomes).await?;
     }
-    Ok(verdicts)
+    Ok(outcomes)
 }
 
 /// Returns why a change can never be written, if so; otherwise adds the names of its children to `names`.
@@ -73,33 +73,33 @@ fn bisect<'a>(
     now: Now,
     batch: &'a [Indexed<'a>],
     names: &'a Names,
-    verdicts: &'a mut [CommitOutcome],
+    outcomes: &'a mut [CommitOutcome],
 ) -> Pin<Box<dyn Future<Output = Result<(), Error>> + Send + 'a>> {
     Box::pin(async move {
         match (retry_deadlock!(commit_batch(store, now, batch, names)), batch) {
             (Ok(applied), _) => {
                 for (index, change) in batch {
-                    if let Some(verdict) = applied.get(&change.job) {
-                        verdicts[*index] = verdict.clone();
+                    if let Some(outcome) = applied.get(&change.job) {
+                        outcomes[*index] = outcome.clone();
                     }
                 }
                 Ok(())
             }
             (Err(Error::Refused(why)), [(index, _)]) => {
-                verdicts[*index] = CommitOutcome::Refused(why);
+                outcomes[*index] = CommitOutcome::Refused(why);
                 Ok(())
             }
             (Err(Error::Refused(_)), _) => {
                 let (left, right) = batch.split_at(batch.len() / 2);
-                bisect(store, now, left, names, &mut *verdicts).await?;
-                bisect(store, now, right, names, &mut *verdicts).await
+                bisect(store, now, left, names, &mut *outcomes).await?;
+                bisect(store, now, right, names, &mut *outcomes).await
             }
             (Err(error), _) => Err(error),
         }
     })
 }
 
-/// Commits all of a batch or nothing of it. Returns the verdicts of the changes that are committed, now or before.
+/// Commits all of a batch or nothing of it. Returns the outcomes of the changes that are committed, now or before.
 async fn commit_batch(
     store: &Postgres,
     now: Now,
@@ -137,16 +137,16 @@ async fn commit_batch(
     }
     let written: HashMap<JobId, Written> = written.into_iter().map(|one| (one.id, one)).collect();
     clean_up(Executor::Conn(&conn), now, &written, batch, !has_consequences).await?;
-    let mut verdicts: HashMap<JobId, CommitOutcome> = HashMap::with_capacity(batch.len());
+    let mut outcomes: HashMap<JobId, CommitOutcome> = HashMap::with_capacity(batch.len());
     for (_, change) in batch {
         if let Some(written) = written.get(&change.job) {
-            verdicts.insert(change.job, verdict(change, written));
+            outcomes.insert(change.job, outcome_of(change, written));
         }
     }
-    if verdicts.len() < batch.len() {
-        explain_unapplied(&conn, batch, &mut verdicts).await?;
+    if outcomes.len() < batch.len() {
+        explain_unapplied(&conn, batch, &mut outcomes).await?;
     }
-    Ok(verdicts)
+    Ok(outcomes)
 }
 
 /// Writes ends of children of branches by one statement, which also counts them, and checks the watches of the branches after
@@ -214,11 +214,11 @@ pub(super) async fn commit_in(
     let written = group.write(store, tx, now, names).await?;
     let Some(one) = written.first() else { return Ok(None) };
     clean_up(Executor::Tx(tx), now, &HashMap::from([(one.id, *one)]), &group.changes, false).await?;
-    Ok(Some(verdict(change, one)))
+    Ok(Some(outcome_of(change, one)))
 }
 
-/// The verdict of a change that was written.
-fn verdict(change: &Change, written: &Written) -> CommitOutcome {
+/// The outcome of a change that was written.
+fn outcome_of(change: &Change, written: &Written) -> CommitOutcome {
     if change.outcome.halts(written.held) { CommitOutcome::Halted } else { CommitOutcome::Committed }
 }
 
@@ -250,23 +250,23 @@ async fn clean_up(
     Ok(())
 }
 
-/// Finds the verdicts of changes that were not written now because they were written before and the answer was lost.
+/// Finds the outcomes of changes that were not written now because they were written before and the answer was lost.
 async fn explain_unapplied(
     conn: &Conn,
     batch: &[Indexed<'_>],
-    verdicts: &mut HashMap<JobId, CommitOutcome>,
+    outcomes: &mut HashMap<JobId, CommitOutcome>,
 ) -> Result<(), PgError> {
     let missing: HashMap<JobId, &Change> = batch
         .iter()
         .map(|(_, change)| (change.job, *change))
-        .filter(|(job, _)| !verdicts.contains_key(job))
+        .filter(|(job, _)| !outcomes.contains_key(job))
         .collect();
     let base = Base::new(&missing.values().copied().collect::<Vec<_>>());
     let params: [Param<'_>; 5] = [&base.id, &base.epoch, &base.rev, &base.worker, &base.claim];
     let rows = conn.query(sql::commit::EXPLAIN_UNAPPLIED, &params).await?;
     for row in rows {
         let (id, claimed) = (JobId(row.get(0)), row.get::<_, bool>(1));
-        verdicts.insert(id, missing[&id].outcome.repeated(claimed));
+        outcomes.insert(id, missing[&id].outcome.repeated(claimed));
     }
     Ok(())
 }

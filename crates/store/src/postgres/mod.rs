@@ -56,6 +56,7 @@ mod transact;
 mod tx;
 mod unique;
 mod unwind;
+mod users;
 mod views;
 mod wait;
 
@@ -267,6 +268,10 @@ impl Maintenance for Postgres {
 
     fn roll_up<'a>(&'a self, request: &'a RollUpRequest) -> Fut<'a, RollUpReport> {
         Box::pin(async move { retry_deadlock!(rollups::roll_up(self, request)) })
+    }
+
+    fn prune_sessions(&self, now: Now, limit: usize) -> Fut<'_, usize> {
+        Box::pin(async move { Ok(users::prune_sessions(self, now, limit).await?) })
     }
 }
 

@@ -7,7 +7,7 @@ use super::{
     Postgres,
     change_params::Param,
     control::{log, transaction},
-    micros, sql,
+    micros, sql, users,
 };
 use crate::{
     Actor, ControlOutcome, Fut, NewToken, Now, Registrant, StoredToken, Token, Tokens,
@@ -23,6 +23,7 @@ impl Tokens for Postgres {
             let (role, hash) = (token.role.name(), token.hash.as_slice());
             let expires_at = token.expires_at.map(Time::micros);
             let added = transaction(self, now, async |tx, now| {
+                users::lock_names(self, tx).await?;
                 let now_micros = now.micros();
                 let params: [Param<'_>; 9] = [
                     &token.id,

@@ -57,18 +57,18 @@ pub(super) async fn transact(
             std::panic::resume_unwind(panic);
         }
     };
-    let verdict = match write(store, &tx, now, &change).await {
-        Ok(verdict @ (CommitOutcome::Committed | CommitOutcome::Halted)) => {
+    let outcome = match write(store, &tx, now, &change).await {
+        Ok(outcome @ (CommitOutcome::Committed | CommitOutcome::Halted)) => {
             match commit(store, &tx, now).await {
-                Ok(()) => Ok(verdict),
+                Ok(()) => Ok(outcome),
                 // A deferred constraint is checked at the commit: nothing was written.
                 Err(Error::Refused(why)) => Ok(CommitOutcome::Refused(why)),
                 Err(error) => Err(error),
             }
         }
-        Ok(verdict) => {
+        Ok(outcome) => {
             tx.rollback().await;
-            Ok(verdict)
+            Ok(outcome)
         }
         Err(error) => {
             tx.rollback().await;
@@ -79,7 +79,7 @@ pub(super) async fn transact(
         }
     };
     store.shared.floors.lowered(i64::MIN);
-    verdict.map(Some)
+    outcome.map(Some)
 }
 
 /// Commits, and notifies the parents of branches over another connection, whose settings are the store's.

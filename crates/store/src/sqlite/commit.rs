@@ -95,10 +95,10 @@ fn check(
 
 /// Applies the changes with a savepoint around each: what the database refuses for its data fails alone.
 fn one_by_one(tx: &Tx<'_>, now: Now, batch: &[(&Change, &Checked)]) -> Result<Vec<CommitOutcome>, Error> {
-    let mut verdicts = Vec::with_capacity(batch.len());
+    let mut outcomes = Vec::with_capacity(batch.len());
     for (change, checked) in batch {
         tx.execute("savepoint change", [])?;
-        let verdict = match apply(tx, tx.now(now), change, checked) {
+        let outcome = match apply(tx, tx.now(now), change, checked) {
             Err(Error::Refused(why)) => {
                 tx.execute("rollback to change", [])?;
                 tx.counts.take();
@@ -113,7 +113,7 @@ fn one_by_one(tx: &Tx<'_>, now: Now, batch: &[(&Change, &Checked)]) -> Result<Ve
         tx.write_job_counts()?;
         tx.append_recorded()?;
         tx.execute("release change", [])?;
-        verdicts.push(verdict);
+        outcomes.push(outcome);
     }
-    Ok(verdicts)
+    Ok(outcomes)
 }

@@ -52,6 +52,7 @@ mod transact;
 mod tx;
 mod unique;
 mod unwind;
+mod users;
 mod views;
 mod wait;
 
@@ -269,6 +270,10 @@ impl Maintenance for Sqlite {
 
     fn roll_up<'a>(&'a self, request: &'a RollUpRequest) -> Fut<'a, RollUpReport> {
         Box::pin(rollups::roll_up(self, request))
+    }
+
+    fn prune_sessions(&self, now: Now, limit: usize) -> Fut<'_, usize> {
+        Box::pin(users::prune_sessions(self, now, limit))
     }
 }
 

@@ -208,15 +208,15 @@ fn finish(
     change: &Change,
     added_lanes: &mut bool,
 ) -> Result<Option<CommitOutcome>, Error> {
-    let verdict = match commit::commit_in(tx, tx.now(now), change, added_lanes) {
+    let outcome = match commit::commit_in(tx, tx.now(now), change, added_lanes) {
         Err(Error::Refused(why)) => CommitOutcome::Refused(why),
-        verdict => verdict?,
+        outcome => outcome?,
     };
-    if matches!(verdict, CommitOutcome::Committed | CommitOutcome::Halted) {
+    if matches!(outcome, CommitOutcome::Committed | CommitOutcome::Halted) {
         tx.finish()?;
         tx.execute("commit", [])?;
     }
-    Ok(Some(verdict))
+    Ok(Some(outcome))
 }
 
 /// Watches what the work does on the connection.

@@ -263,7 +263,7 @@ mod tests {
         }
     }
 
-    /// Statements that fail until they are told to succeed.
+    /// Statements that fail until a test lets them succeed.
     struct Fails;
 
     impl Statements for Fails {

@@ -99,12 +99,12 @@ async fn run_worker(store: Handle, n: i64, left: Arc<AtomicU32>) {
             _ => done("x"),
         };
         let changes: Vec<Change> = held.iter().map(|job| change(me, job, outcome(job))).collect();
-        let verdicts = store.commit(None, &changes).await.expect("commit");
-        let continues = |(change, verdict): &(&Change, &CommitOutcome)| {
-            change.outcome == Outcome::Next && **verdict == CommitOutcome::Committed
+        let outcomes = store.commit(None, &changes).await.expect("commit");
+        let continues = |(change, outcome): &(&Change, &CommitOutcome)| {
+            change.outcome == Outcome::Next && **outcome == CommitOutcome::Committed
         };
         let continued: Vec<JobId> =
-            changes.iter().zip(&verdicts).filter(continues).map(|(change, _)| change.job).collect();
+            changes.iter().zip(&outcomes).filter(continues).map(|(change, _)| change.job).collect();
         let rest = held.iter().filter(|job| continued.contains(&job.id)).map(after_step);
         let ends: Vec<Change> = rest.map(|job| change(me, &job, done("x"))).collect();
         store.commit(None, &ends).await.expect("commit");

@@ -81,8 +81,8 @@ async fn chunks_and_ends_send_few_statements() {
     let (batch, sent) = count_statements!(store, store.claim(at(2), &claim_request(me, 2, 2_000)));
     assert_eq!((batch.jobs.len(), sent), (2_000, 1));
     let held = batch.jobs;
-    let (verdicts, sent) = count_statements!(store, store.commit(at(3), &ends(me, &held[..1_000])));
-    assert_eq!(verdicts, vec![CommitOutcome::Committed; 1_000]);
+    let (outcomes, sent) = count_statements!(store, store.commit(at(3), &ends(me, &held[..1_000])));
+    assert_eq!(outcomes, vec![CommitOutcome::Committed; 1_000]);
     assert_eq!(sent, 2, "the ends, which the statement counts, and a check of the watch");
     let with_entry = |job: &ClaimedJob, outcome: Outcome| {
         with_step(
@@ -408,8 +408,8 @@ async fn transactions_of_callers_update_and_count_branches() {
     let store = open_fresh().await;
     let (me, parent) = running_job(&store, 1).await;
     let spawn = with_step(change(me, &parent, Outcome::Next), spawning(true, children(10, 2)));
-    let verdict = transact(&store, 1, spawn).await;
-    assert_eq!(verdict, CommitOutcome::Committed);
+    let outcome = transact(&store, 1, spawn).await;
+    assert_eq!(outcome, CommitOutcome::Committed);
     assert_eq!(branch(&store).await.spawned, 2);
     let again = with_step(change(me, &after_step(&parent), Outcome::Next), spawning(true, Vec::new()));
     assert!(matches!(transact(&store, 1, again).await, CommitOutcome::Refused(_)), "it is open already");
@@ -426,5 +426,5 @@ async fn transactions_of_callers_update_and_count_branches() {
 
 async fn transact(store: &Handle, now: u64, change: Change) -> CommitOutcome {
     let work = PostgresWork::new(async move |_| Some(change));
-    store.transact(at(now), Work::Postgres(work)).await.expect("transact").expect("a verdict")
+    store.transact(at(now), Work::Postgres(work)).await.expect("transact").expect("an outcome")
 }

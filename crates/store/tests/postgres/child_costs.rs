@@ -77,8 +77,8 @@ impl Meter {
 async fn end(store: &Handle, me: WorkerId, jobs: &[ClaimedJob]) {
     let ends: Vec<Change> =
         jobs.iter().map(|job| change(me, job, Outcome::Done(Payload::json(b"null".to_vec())))).collect();
-    let verdicts = store.commit(None, &ends).await.expect("commit");
-    assert!(verdicts.iter().all(|verdict| *verdict == CommitOutcome::Committed));
+    let outcomes = store.commit(None, &ends).await.expect("commit");
+    assert!(outcomes.iter().all(|outcome| *outcome == CommitOutcome::Committed));
 }
 
 /// Claims and ends all ready jobs, and prints the cost.

@@ -20,6 +20,7 @@ const LARGE: &[&str] = &[
     "serial_holders",
     "serial_keys",
     "serial_waiting",
+    "sessions",
     "signals",
     "tags",
     "timers",

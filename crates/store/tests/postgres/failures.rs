@@ -43,21 +43,21 @@ async fn a_change_that_the_database_refuses_fails_alone() {
         _ => done("x"),
     };
     let batch: Vec<_> = claimed.iter().enumerate().map(|(n, job)| change(worker, job, outcome(n))).collect();
-    let verdicts = store.commit(at(1), &batch).await.expect("commit");
-    for (n, verdict) in verdicts.iter().enumerate() {
+    let outcomes = store.commit(at(1), &batch).await.expect("commit");
+    for (n, outcome) in outcomes.iter().enumerate() {
         if n == 123 || n == 321 {
             assert!(
-                matches!(verdict, CommitOutcome::Refused(why) if why.contains("poison")),
-                "{n}: {verdict:?}"
+                matches!(outcome, CommitOutcome::Refused(why) if why.contains("poison")),
+                "{n}: {outcome:?}"
             );
             let kept = view(&store, id(n as u32)).await;
             assert_eq!((kept.summary.state, kept.rev.0, kept.epoch.0), (State::Running, 0, 0), "{n}");
         } else {
-            assert_eq!(*verdict, CommitOutcome::Committed, "{n}");
+            assert_eq!(*outcome, CommitOutcome::Committed, "{n}");
         }
     }
     assert_eq!((count(&store, State::Ready).await, count(&store, State::Done).await), (250, 248));
-    assert_eq!(store.commit(at(2), &batch).await.expect("commit"), verdicts, "the same when repeated");
+    assert_eq!(store.commit(at(2), &batch).await.expect("commit"), outcomes, "the same when repeated");
     let minimal = change(worker, &claimed[123], failed(Reason::Refused));
     assert_eq!(commit(&store, 3, minimal).await, CommitOutcome::Committed);
 }
@@ -78,8 +78,8 @@ async fn a_full_disk_is_unavailable() {
     assert!(error.is_retryable() && error.to_string().contains("could not extend file"), "{error}");
     assert_eq!(count(&store, State::Running).await, 20);
     sql("drop trigger no_space on \"full\".jobs");
-    let verdicts = store.commit(at(2), &changes).await.expect("space");
-    assert!(verdicts.iter().all(|verdict| *verdict == CommitOutcome::Committed));
+    let outcomes = store.commit(at(2), &changes).await.expect("space");
+    assert!(outcomes.iter().all(|outcome| *outcome == CommitOutcome::Committed));
 }
 
 /// A peer that accepts the connection and never answers is given up.

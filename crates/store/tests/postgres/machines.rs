@@ -33,9 +33,9 @@ async fn steps_waits_and_signals_send_few_statements() {
         held.iter().map(|job| step(holder, job, outcome())).collect()
     };
     for batch in [1, 100] {
-        let (verdicts, sent) =
+        let (outcomes, sent) =
             count_statements!(store, store.commit(at(1), &changes(&held[..batch], || Outcome::Next)));
-        assert_eq!((verdicts, sent), (vec![CommitOutcome::Committed; batch], 1), "a step is one statement");
+        assert_eq!((outcomes, sent), (vec![CommitOutcome::Committed; batch], 1), "a step is one statement");
         held[..batch].iter_mut().for_each(|job| job.rev.0 += 1);
     }
     let (_, sent) = count_statements!(

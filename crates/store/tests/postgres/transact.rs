@@ -330,8 +330,8 @@ async fn fifty_open_transactions_block_no_commits() {
         .collect();
     // Others commit while they are open.
     for job in &held[50..] {
-        let verdict = commit(&fixture.store, 1, change(fixture.holder, job, done("x"))).await;
-        assert_eq!(verdict, CommitOutcome::Committed);
+        let outcome = commit(&fixture.store, 1, change(fixture.holder, job, done("x"))).await;
+        assert_eq!(outcome, CommitOutcome::Committed);
     }
     open.send_replace(true);
     let mut committed = 0;

@@ -41,17 +41,17 @@ async fn steps_of_workflows_send_as_few_statements_as_those_of_machines() {
         held.iter().map(|job| entry_change(holder, job, outcome())).collect()
     };
     for batch in [1, 100] {
-        let (verdicts, sent) =
+        let (outcomes, sent) =
             count_statements!(store, store.commit(at(1), &changes(&held[..batch], || Outcome::Next)));
-        assert_eq!((verdicts, sent), (vec![CommitOutcome::Committed; batch], 1), "a step is one statement");
+        assert_eq!((outcomes, sent), (vec![CommitOutcome::Committed; batch], 1), "a step is one statement");
         held[..batch].iter_mut().for_each(|job| job.rev.0 += 1);
     }
     let mut mixed = changes(&held[..40], || Outcome::Next);
     mixed.extend(changes(&held[40..60], || done("x")));
     mixed.extend(changes(&held[60..], || wait_for_signal("go", None)));
-    let (verdicts, sent) = count_statements!(store, store.commit(at(2), &mixed));
+    let (outcomes, sent) = count_statements!(store, store.commit(at(2), &mixed));
     assert_eq!(
-        (verdicts, sent),
+        (outcomes, sent),
         (vec![CommitOutcome::Committed; 100], 7),
         "begin, lock, three kinds, wake, commit"
     );

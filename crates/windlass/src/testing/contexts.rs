@@ -77,7 +77,7 @@ pub fn task_cx() -> CxBuilder<TaskCx> {
 /// # async fn main() {
 /// let paid = testing::machine_cx().signal("payment", 1_200).build();
 /// let next = Checkout::AwaitPayment.step(&paid).await.unwrap();
-/// assert_eq!(next.state(), Some(&Checkout::Ship { cents: 1_200 }));
+/// assert_eq!(next.stage(), Some(&Checkout::Ship { cents: 1_200 }));
 ///
 /// let late = testing::machine_cx().waited_for("payment").build();
 /// assert!(late.timed_out());

@@ -8,8 +8,8 @@ use windlass_model::{
 };
 use windlass_store::{
     Actor, AdminAction, AsyncWork, ClaimBatch, ClaimOnSubmit, ClaimRequest, ControlOutcome, Error, Fork, Fut,
-    JobAction, NewWorker, Now, PollReport, Prune, Pruned, ReapReport, ReapRequest, RenewRequest, Renewal,
-    SignalOutcome, StageUpdate, Store, TimerReport, Work, Wrapper,
+    JobAction, NewSession, NewWorker, Now, PollReport, Prune, Pruned, ReapReport, ReapRequest, RenewRequest,
+    Renewal, SessionUse, SignalOutcome, StageUpdate, Store, TimerReport, Work, Wrapper,
 };
 
 use super::{
@@ -268,6 +268,18 @@ impl Wrapper for VirtualStore {
 
     fn prune<'a>(&'a self, now: Now, prune: &'a Prune) -> Fut<'a, Pruned> {
         Box::pin(self.outside_call(async move { self.store.prune(self.now(now), prune).await }))
+    }
+
+    fn prune_sessions<'a>(&'a self, now: Now, limit: usize) -> Fut<'a, usize> {
+        Box::pin(self.outside_call(async move { self.store.prune_sessions(self.now(now), limit).await }))
+    }
+
+    fn add_session<'a>(&'a self, now: Now, session: &'a NewSession) -> Fut<'a, bool> {
+        Box::pin(self.outside_call(async move { self.store.add_session(self.now(now), session).await }))
+    }
+
+    fn touch_session<'a>(&'a self, now: Now, used: &'a SessionUse) -> Fut<'a, bool> {
+        Box::pin(self.outside_call(async move { self.store.touch_session(self.now(now), used).await }))
     }
 }
 

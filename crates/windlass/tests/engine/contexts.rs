@@ -113,7 +113,7 @@ async fn a_context_has_the_engine_that_it_was_given() {
 #[tokio::test]
 async fn a_machine_sees_the_signals_that_it_waited_for() {
     let next = Trip::Book.step(&testing::machine_cx().build()).await.expect("a step");
-    assert_eq!((next.state(), next.wait_time()), (Some(&Trip::Booked), Some(days(2))));
+    assert_eq!((next.stage(), next.wait_time()), (Some(&Trip::Booked), Some(days(2))));
     assert_eq!(next.signals(), Some(&WaitFor::all(["hotel", "train"])));
     let both = testing::machine_cx().signal("hotel", "Ritz").signal("hotel", "Plaza").signal("train", "ICE");
     let next = Trip::Booked.step(&both.build()).await.expect("a step");
@@ -121,7 +121,7 @@ async fn a_machine_sees_the_signals_that_it_waited_for() {
     let one = || testing::machine_cx().waited_for(WaitFor::all(["hotel", "train"])).signal("hotel", "Ritz");
     assert!(one().build().timed_out());
     let next = Trip::Booked.step(&one().build()).await.expect("a step");
-    assert_eq!((next.state(), next.wait_time()), (Some(&Trip::Booked), Some(hours(1))), "{next:?}");
+    assert_eq!((next.stage(), next.wait_time()), (Some(&Trip::Booked), Some(hours(1))), "{next:?}");
     let next = Trip::Fail.step(&testing::machine_cx().build()).await.expect("a step");
     assert_eq!(next.failure().expect("failed").message, "no");
     let cx = testing::machine_cx().signal("hotel", 7).build();

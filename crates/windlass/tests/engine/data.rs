@@ -202,8 +202,7 @@ async fn data_that_was_never_given_fails_the_job_at_once(on: On) {
     let ledger = Ledger::default();
     let lab = lab(&store.url, &ledger).await;
     let refused = |error: JobError| match error {
-        // The runtime refuses a task and a machine, and the workflow stops.
-        JobError::Failed { reason: Reason::Refused | Reason::Stopped, failure, .. } => {
+        JobError::Failed { reason: Reason::Refused, failure, .. } => {
             assert_eq!(failure.class, "refused");
             names_absent_data(&ledger.take(), &failure.message);
         }

@@ -192,6 +192,26 @@ async fn an_error_that_is_worth_a_retry_is_retried_in_all_code(on: On) {
 }
 
 /// Fails with errors of other crates.
+type Boxed = Box<dyn Error + Send + Sync>;
+
+/// An error whose conversion would stop the job, of a type that is not registered.
+#[derive(Debug)]
+struct Forgotten;
+
+impl fmt::Display for Forgotten {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("forgotten")
+    }
+}
+
+impl Error for Forgotten {}
+
+impl From<Forgotten> for Failure {
+    fn from(error: Forgotten) -> Failure {
+        Failure::stop(error)
+    }
+}
+
 #[derive(Serialize, Deserialize)]
 struct Parse {
     how: String,
@@ -206,16 +226,17 @@ impl Task for Parse {
         *cx.data::<Tries>().0.lock().expect("not poisoned") += 1;
         let wrong = || "five".parse::<std::net::IpAddr>();
         match self.how.as_str() {
-            "retry" => wrong().or_retry().map(drop),
-            "stop" => wrong().or_stop().map(drop),
-            "default" => Ok(wrong().map(drop)?),
+            "retry" => drop(wrong().or_retry()?),
+            "stop" => drop(wrong().or_stop()?),
+            "default" => drop(wrong()?),
             // A box hides the type, and not the decision.
-            "boxed" => {
-                let boxed: Box<dyn Error + Send + Sync> = Failure::stop("no").class("mine").into();
-                Err(boxed)?
-            }
+            "boxed" => Err::<(), Boxed>(Failure::stop("no").class("mine").into())?,
+            "registered" => Err::<(), Boxed>(PayError::Declined { limit: 2 }.into())?,
+            "engine" => Err::<(), Boxed>(windlass::Error::NoSuchJob(cx.id()).into())?,
+            "unregistered" => Err::<(), Boxed>(Forgotten.into())?,
             _ => Err(PayError::Declined { limit: 1 })?,
         }
+        Ok(())
     }
 
     fn retry() -> Retry {
@@ -227,12 +248,14 @@ async fn errors_of_other_crates_are_retried_or_not_as_the_call_says(on: On) {
     let store = on.fresh().await;
     let tries = Tries::default();
     let given = tries.clone();
-    let lab = Lab::on(&store.url, move |engine| engine.data(given.clone()).task::<Parse>()).await;
+    let lab = Lab::on(&store.url, move |engine| engine.data(given.clone()).error::<PayError>().task::<Parse>()).await;
     let cases = [
         ("retry", 3, Reason::Exhausted, "invalid IP address syntax"),
         ("stop", 1, Reason::Stopped, "invalid IP address syntax"),
         ("default", 3, Reason::Exhausted, "invalid IP address syntax"),
         ("boxed", 1, Reason::Stopped, "mine: no"),
+        ("registered", 1, Reason::Stopped, "declined: Declined { limit: 2 }"),
+        ("unregistered", 3, Reason::Exhausted, "forgotten"),
         ("own", 1, Reason::Stopped, "declined: Declined { limit: 1 }"),
     ];
     for (how, expected_tries, expected, text) in cases {
@@ -247,4 +270,9 @@ async fn errors_of_other_crates_are_retried_or_not_as_the_call_says(on: On) {
             other => panic!("{how}: {other:?}"),
         }
     }
+    // Errors of the engine's own calls are registered.
+    let job = lab.submit(Parse { how: "engine".into() }).await;
+    lab.run().await;
+    let error = lab.result(job).await.expect_err("there is no such job");
+    assert!(matches!(error, JobError::Failed { reason: Reason::Stopped, .. }), "{error:?}");
 }

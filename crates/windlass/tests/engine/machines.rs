@@ -559,7 +559,7 @@ async fn bad_steps_are_refused_with_what_to_do(url: &str) {
         "the data of the stage is 2097",
         "cannot be nested",
         "use `Next::sleep`",
-        "the timeout of the state \"Bad\" is zero; give the step time",
+        "the timeout of the stage \"Bad\" is zero; give the step time",
     ];
     for (n, message) in messages.iter().enumerate() {
         let job = engine.submit(Act::Bad(n as u8)).await.expect("submitted");

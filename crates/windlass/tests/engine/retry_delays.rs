@@ -12,7 +12,7 @@ on_every_store!(
     an_item_of_a_packed_branch_waits_as_its_failure_says,
 );
 
-/// A policy whose own delays are hours: whoever waits for less was told so.
+/// A policy whose own delays are hours: a shorter wait comes from the error.
 fn hourly(times: u32) -> Retry {
     Retry::times(times).backoff(hours(5), hours(5)).jitter(0.0)
 }

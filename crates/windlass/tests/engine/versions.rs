@@ -96,7 +96,7 @@ async fn a_stage_that_does_not_decode_fails_only_its_job_and_can_be_migrated(url
     };
     assert_eq!(reason, Reason::Undecodable);
     assert!(failure.message.contains("\"Middle\" does not decode as version 1"), "{failure}");
-    assert!(failure.message.contains("whose states are Begin, Middling"), "{failure}");
+    assert!(failure.message.contains("whose stages are Begin, Middling"), "{failure}");
     careless.stop().await;
 
     let unlucky = old.submit(Old::Begin { value: 13 }).await.expect("submitted");
@@ -104,7 +104,7 @@ async fn a_stage_that_does_not_decode_fails_only_its_job_and_can_be_migrated(url
     let engine = Engine::builder(url).machine::<New>().start().await.expect("started");
     let why = engine.why(waiting.id()).await.expect("why").expect("the job exists");
     assert_eq!(why.cause, Cause::VersionUnserved, "{why:?}");
-    assert!(why.hint.contains("migrate their state"), "{why:?}");
+    assert!(why.hint.contains("migrate their stages"), "{why:?}");
     let ops = engine.control("ada");
     let dry = ops.migrate(newer).dry_run().await.expect("a dry run");
     assert_eq!((dry.seen, dry.migrated, dry.refused, dry.busy), (4, 3, 1, 0));

@@ -78,7 +78,7 @@ impl Coded {
         };
         let mut all = || {
             decode("input", &mut job.input)?;
-            job.data.as_mut().map_or(Ok(()), |data| decode("state", data))
+            job.data.as_mut().map_or(Ok(()), |data| decode("data of the stage", data))
         };
         if let Err(failure) = all() {
             return Err(Box::new((failure, attempt.job.stage.clone())));
@@ -101,10 +101,10 @@ impl Coded {
             match &mut result {
                 StepResult::Done(output) => encode(&codecs, "output", output)?,
                 StepResult::Next(stage) | StepResult::Wait(stage, _) | StepResult::Again { stage, .. } => {
-                    encode(&codecs, "state", &mut stage.data)?;
+                    encode(&codecs, "data of the stage", &mut stage.data)?;
                 }
                 StepResult::Children { stage, children, .. } => {
-                    encode(&codecs, "state", &mut stage.data)?;
+                    encode(&codecs, "data of the stage", &mut stage.data)?;
                     children
                         .iter_mut()
                         .try_for_each(|child| encode(&codecs, "input of a child", &mut child.input))?;

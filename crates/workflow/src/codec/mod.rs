@@ -2,7 +2,7 @@
 //!
 //! A task sees plain JSON. A [`Codec`] encodes it into the bytes that the store keeps, and decodes it again. The number of the
 //! codec is kept with each payload, so that payloads of different codecs coexist and a key can be changed without rewriting
-//! rows. One codec writes, any number read: `Engine::codec` and `Engine::reads_codec`.
+//! rows. One codec writes, any number read: `Builder::codec` and `Builder::reads_codec`.
 //!
 //! What always holds: the digest that recognises a repeated submit is taken of the plain input, so a cipher may use a new nonce
 //! each time; the store's size limit applies to the encoded bytes.

@@ -62,8 +62,8 @@ impl<M: Machine> MachineHandler<M> {
 
 impl<M: Machine> Handler for MachineHandler<M> {
     fn start(&self, attempt: Arc<Attempt>) -> Started {
-        let (name, state) = match state::<M>(&attempt) {
-            Ok(state) => state,
+        let (name, stage) = match decode_stage::<M>(&attempt) {
+            Ok(stage) => stage,
             Err(failure) => {
                 let stage = attempt.job.stage.clone();
                 return Started {
@@ -74,17 +74,17 @@ impl<M: Machine> Handler for MachineHandler<M> {
                 };
             }
         };
-        let timeout = state.timeout();
+        let timeout = stage.timeout();
         let running: Running = if timeout == Some(Duration::ZERO) {
             let text = format!(
-                "the timeout of the state {name:?} is zero; give the step time, or `None` for as long as it likes"
+                "the timeout of the stage {name:?} is zero; give the step time, or `None` for as long as it likes"
             );
             Box::pin(ready(Err(Failure::stop(text).class(class::REFUSED))))
         } else {
-            let cx = self.cx(attempt, state.heartbeat_timeout());
+            let cx = self.cx(attempt, stage.heartbeat_timeout());
             Box::pin(async move {
                 let live = cx.source.require_live("step")?;
-                run_attempt(&live.attempt, step(&cx, live, state)).await
+                run_attempt(&live.attempt, step(&cx, live, stage)).await
             })
         };
         Started {
@@ -96,13 +96,13 @@ impl<M: Machine> Handler for MachineHandler<M> {
     }
 
     fn retry(&self, attempt: &Attempt) -> Retry {
-        let retry = || Some(state::<M>(attempt).ok()?.1.retry());
+        let retry = || Some(decode_stage::<M>(attempt).ok()?.1.retry());
         // A panic in there must not lose the failure that is to be retried.
         catch_unwind(AssertUnwindSafe(retry)).ok().flatten().unwrap_or_else(|| Policy::default().retry)
     }
 
     fn backoff(&self, attempt: &Attempt, failure: &Failure, nth: u32) -> Option<Duration> {
-        state::<M>(attempt).ok()?.1.backoff(failure, nth)
+        decode_stage::<M>(attempt).ok()?.1.backoff(failure, nth)
     }
 
     fn check_input(&self, input: &[u8]) -> Result<(), String> {
@@ -110,30 +110,30 @@ impl<M: Machine> Handler for MachineHandler<M> {
         match stage::split(input) {
             Some((name, data)) => match stage::decode::<M>(&name, data) {
                 Ok(_) => Ok(()),
-                Err(error) => Err(format!("{error}; its states are {}", known())),
+                Err(error) => Err(format!("{error}; its stages are {}", known())),
             },
-            None => Err(format!("it is not a state, {{\"Variant\": data}}; its states are {}", known())),
+            None => Err(format!("it is not a stage, {{\"Variant\": data}}; its stages are {}", known())),
         }
     }
 
     fn rescue(&self, attempt: Arc<Attempt>, failure: &Failure) -> Option<Running> {
-        let (_, state) = state::<M>(&attempt).ok()?;
+        let (_, stage) = decode_stage::<M>(&attempt).ok()?;
         let (cx, failure) = (self.cx(attempt, None), failure.clone());
         Some(Box::pin(async move {
             let live = cx.source.require_live("on_error")?;
-            run_attempt(&live.attempt, run(&cx, live, state.on_error(failure, &cx))).await
+            run_attempt(&live.attempt, run(&cx, live, stage.on_error(failure, &cx))).await
         }))
     }
 }
 
 /// Runs a step, unless the machine must continue to wait for its branches.
-async fn step<M: Machine>(cx: &MachineCx, live: &LiveAttempt, state: M) -> Result<StepResult, Failure> {
+async fn step<M: Machine>(cx: &MachineCx, live: &LiveAttempt, stage: M) -> Result<StepResult, Failure> {
     if branch::is_merging(&live.attempt)
         && let Some(result) = branch::poll_merge(live).await?
     {
         return Ok(result);
     }
-    heartbeat::watch(Some(live), run(cx, live, state.step(cx))).await
+    heartbeat::watch(Some(live), run(cx, live, stage.step(cx))).await
 }
 
 /// Runs the code of a machine until it returns or the step is interrupted.
@@ -160,22 +160,22 @@ async fn run<M: Machine>(
 }
 
 /// Decodes the stage that a job is in, and returns it with its name.
-fn state<M: Machine>(attempt: &Attempt) -> Result<(String, M), Failure> {
+fn decode_stage<M: Machine>(attempt: &Attempt) -> Result<(String, M), Failure> {
     let job = &attempt.job;
     let (name, data) = match (&job.stage, &job.data) {
         (Some(name), Some(data)) => (name.clone(), data.bytes.as_slice()),
         _ => stage::split(&job.input.bytes).ok_or_else(|| {
-            let text = format!("the input of a {:?} machine is not a state, {{\"Variant\": data}}", M::KIND);
+            let text = format!("the input of a {:?} machine is not a stage, {{\"Variant\": data}}", M::KIND);
             Failure::stop(text).class(class::UNDECODABLE)
         })?,
     };
     match stage::decode(&name, data) {
-        Ok(state) => Ok((name, state)),
+        Ok(stage) => Ok((name, stage)),
         Err(error) => {
             let known = stage::variants::<M>().unwrap_or_default().join(", ");
             let text = format!(
-                "the state {name:?} does not decode as version {} of {:?} ({error}), whose states are {known}; give the \
-                 variant back its name or an alias, or migrate the job's state (docs/machines.md), then retry it",
+                "the stage {name:?} does not decode as version {} of {:?} ({error}), whose stages are {known}; give the \
+                 variant back its name or an alias, or migrate the job's stage (docs/machines.md), then retry it",
                 M::VERSION,
                 M::KIND,
             );

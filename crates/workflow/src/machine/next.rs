@@ -32,39 +32,39 @@ impl<M: Machine> Next<M> {
     }
 
     /// Continues in this stage as soon as that is committed. The signals that the step saw are consumed.
-    pub fn to(state: M) -> Next<M> {
-        Next::new(NextKind::Next(state))
+    pub fn to(stage: M) -> Next<M> {
+        Next::new(NextKind::Next(stage))
     }
 
     /// Continues in this stage when signals have arrived: one of a name, or what [`WaitFor`] says. Signals that arrived earlier
     /// count.
-    pub fn wait(state: M, signals: impl Into<WaitFor>) -> Next<M> {
-        Next::new(NextKind::Wait(state, signals.into()))
+    pub fn wait(stage: M, signals: impl Into<WaitFor>) -> Next<M> {
+        Next::new(NextKind::Wait(stage, signals.into()))
     }
 
     /// Submits jobs and continues in this stage when all of them have ended, successfully or not; [`crate::MachineCx::children`]
     /// returns how. Continues at once if there are none, or if jobs with their keys existed already.
-    pub fn children(state: M, children: impl IntoIterator<Item = Child>) -> Next<M> {
-        Next::new(NextKind::Children(state, children.into_iter().collect()))
+    pub fn children(stage: M, children: impl IntoIterator<Item = Child>) -> Next<M> {
+        Next::new(NextKind::Children(stage, children.into_iter().collect()))
     }
 
     /// Continues in this stage when the merge of branches that this step or an earlier one opened is over, successfully or not;
     /// [`crate::MachineCx::merged`] returns its result.
-    pub fn merge<N: Into<String>>(state: M, branches: impl IntoIterator<Item = N>, merge: Merge) -> Next<M> {
+    pub fn merge<N: Into<String>>(stage: M, branches: impl IntoIterator<Item = N>, merge: Merge) -> Next<M> {
         let names = branches.into_iter().map(Into::into).collect();
-        Next::new(NextKind::Merge(state, names, Box::new(merge)))
+        Next::new(NextKind::Merge(stage, names, Box::new(merge)))
     }
 
     /// Continues in this stage after a time.
-    pub fn sleep(state: M, span: Duration) -> Next<M> {
+    pub fn sleep(stage: M, span: Duration) -> Next<M> {
         let no_signals = WaitFor { names: Vec::new(), needs: 1, nested: false };
-        Next::new(NextKind::Wait(state, no_signals)).timeout(span)
+        Next::new(NextKind::Wait(stage, no_signals)).timeout(span)
     }
 
     /// Runs the same step again after a time. Changed fields of the stage are kept; another variant would be another step and
     /// is refused: see [`Next::sleep`]. Signals are not consumed.
-    pub fn retry_after(state: M, after: Duration) -> Next<M> {
-        Next::new(NextKind::Again(state, after))
+    pub fn retry_after(stage: M, after: Duration) -> Next<M> {
+        Next::new(NextKind::Again(stage, after))
     }
 
     /// Ends the machine with this output.
@@ -94,13 +94,13 @@ impl<M: Machine> Next<M> {
     }
 
     /// The stage that follows, or that runs again; `None` if the machine ends. For tests of a step, as are the following.
-    pub fn state(&self) -> Option<&M> {
+    pub fn stage(&self) -> Option<&M> {
         match &self.to {
-            NextKind::Next(state)
-            | NextKind::Wait(state, _)
-            | NextKind::Children(state, _)
-            | NextKind::Merge(state, ..)
-            | NextKind::Again(state, _) => Some(state),
+            NextKind::Next(stage)
+            | NextKind::Wait(stage, _)
+            | NextKind::Children(stage, _)
+            | NextKind::Merge(stage, ..)
+            | NextKind::Again(stage, _) => Some(stage),
             NextKind::Done(_) | NextKind::Stop(_) | NextKind::Failed(_) => None,
         }
     }
@@ -158,27 +158,27 @@ impl<M: Machine> Next<M> {
                         and `Machine::timeout` to limit a step";
             return Err(refused(text));
         }
-        let stage = |state: &M| encode_stage(state, attempt);
+        let encoded = |stage: &M| encode_stage(stage, attempt);
         Ok(match to {
-            NextKind::Next(state) => StepResult::Next(stage(&state)?),
+            NextKind::Next(stage) => StepResult::Next(encoded(&stage)?),
             NextKind::Wait(_, WaitFor { nested: true, .. }) => {
                 let text = "`WaitFor::any` and `WaitFor::all` take single signals, and cannot be nested; wait for one after the \
                             other, or distinguish them by their payload";
                 return Err(refused(text));
             }
-            NextKind::Wait(state, signals) => {
-                StepResult::Wait(stage(&state)?, Wait { condition: signals.into_condition(), timeout })
+            NextKind::Wait(stage, signals) => {
+                StepResult::Wait(encoded(&stage)?, Wait { condition: signals.into_condition(), timeout })
             }
-            NextKind::Children(state, children) => {
+            NextKind::Children(stage, children) => {
                 let job = |child: Child| child.into_job(ids.job());
                 let children = children.into_iter().map(job).collect::<Result<_, _>>();
-                StepResult::Children { stage: stage(&state)?, children: children.map_err(refused)?, timeout }
+                StepResult::Children { stage: encoded(&stage)?, children: children.map_err(refused)?, timeout }
             }
-            NextKind::Merge(state, names, merge) => {
+            NextKind::Merge(stage, names, merge) => {
                 let ran = stage::current(&attempt.job).unwrap_or_default();
-                return branch::request_merge(live, ran, stage(&state)?, names, *merge).await;
+                return branch::request_merge(live, ran, encoded(&stage)?, names, *merge).await;
             }
-            NextKind::Again(state, after) => StepResult::Again { stage: stage(&state)?, after },
+            NextKind::Again(stage, after) => StepResult::Again { stage: encoded(&stage)?, after },
             NextKind::Done(output) => {
                 branch::check_all_merged(cx, live).await?;
                 let bytes = serde_json::to_vec(&output);
@@ -198,7 +198,7 @@ where
 {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut text = f.debug_struct("Next");
-        self.state().map(|state| text.field("state", state));
+        self.stage().map(|stage| text.field("stage", stage));
         self.output().map(|output| text.field("output", output));
         self.failure().map(|failure| text.field("failure", failure));
         self.signals().map(|signals| text.field("signals", signals));
@@ -214,8 +214,8 @@ where
 }
 
 /// Encodes a stage.
-fn encode_stage<M: Machine>(state: &M, attempt: &Attempt) -> Result<Stage, Failure> {
-    let (name, data) = stage::encode(state).map_err(|why| refused(format!("the next state {why}")))?;
+fn encode_stage<M: Machine>(stage: &M, attempt: &Attempt) -> Result<Stage, Failure> {
+    let (name, data) = stage::encode(stage).map_err(|why| refused(format!("the next stage {why}")))?;
     let job = &attempt.job;
     let unchanged = match (&job.stage, &job.data) {
         (Some(before), Some(old)) => *before == name && old.bytes == data,

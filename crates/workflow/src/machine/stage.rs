@@ -9,8 +9,8 @@ use serde::{
 };
 
 /// Encodes a stage: its name, and its data as JSON.
-pub fn encode<T: Serialize>(state: &T) -> Result<(String, Vec<u8>), String> {
-    let bytes = serde_json::to_vec(state).map_err(|error| format!("cannot be written as JSON ({error})"))?;
+pub fn encode<T: Serialize>(stage: &T) -> Result<(String, Vec<u8>), String> {
+    let bytes = serde_json::to_vec(stage).map_err(|error| format!("cannot be written as JSON ({error})"))?;
     let (name, data) = split(&bytes).ok_or("is not written as {\"Variant\": data}")?;
     Ok((name, data.to_vec()))
 }

@@ -1,4 +1,4 @@
-//! Delays between the tries of a call, by a function of the author's own.
+//! Delays between the attempts of a call, by a function of the author's own.
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
@@ -11,7 +11,7 @@ use windlass_model::{Failure, Retry, retry::RetryDecision};
 /// Returns how long to wait after a failure, the nth that the rule of the retry policy has counted; `None` leaves it to the policy.
 pub(super) type Backoff = Arc<dyn Fn(&Failure, u32) -> Option<Duration> + Send + Sync>;
 
-/// Decides what follows from a failed try. If the backoff panics, the policy's delay is used.
+/// Decides what follows from a failed attempt. If the backoff panics, the policy's delay is used.
 pub(super) fn decide_retry(
     failure: &Failure,
     retry: &Retry,
@@ -28,7 +28,7 @@ pub(super) fn decide_retry(
 /// The setting of calls with a body.
 macro_rules! backoff_setting {
     ($($path:ident).+) => {
-        /// Sets how long to wait before the next try after a failure, the nth that the rule of the retry policy has counted; `None`
+        /// Sets how long to wait before the next attempt after a failure, the nth that the rule of the retry policy has counted; `None`
         /// leaves it to the policy. Not asked if the failure says when ([`Failure::retry_after`]).
         pub fn backoff(
             mut self,

@@ -327,10 +327,10 @@ impl Core {
         let recorded = state.journal.calls.of(&ident);
         match decision {
             RetryDecision::Retry { after, retry_counts } => {
-                let tries =
-                    recorded.and_then(|recorded| recorded.tried.as_ref()).map_or(0, |tried| tried.tries) + 1;
+                let attempts =
+                    recorded.and_then(|recorded| recorded.tried.as_ref()).map_or(0, |tried| tried.attempts) + 1;
                 let next_at = now + after;
-                let tried = RetryState { tries, retry_counts, next_at, failure };
+                let tried = RetryState { attempts, retry_counts, next_at, failure };
                 let payload = Payload::json(serde_json::to_vec(&tried).unwrap_or_default());
                 let entry = state.entry(id, CallEvent::Tried, payload, now);
                 state.pending.push(entry);

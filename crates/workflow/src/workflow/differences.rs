@@ -111,7 +111,7 @@ impl Differences {
 }
 
 /// Whether an entry is of a call that the code makes by name. The time and versions are found by the position of the code,
-/// ticks by their repeat, and tries at undoing a step belong to the step.
+/// ticks by their repeat, and attempts at undoing a step belong to the step.
 fn is_call(name: &str, key: Option<&str>, recorded: &RecordedCall) -> bool {
     let is_tick = recorded.call_kind == CallKind::Repeat && key.is_some();
     !matches!(recorded.call_kind, CallKind::Now | CallKind::Version) && !is_tick && !is_undo_try(name)

@@ -80,13 +80,12 @@ impl Driver {
     pub(super) fn unwind_for(&self, failure: Failure) -> Unwind {
         let state = self.core.lock();
         let same = |(_, recorded, _): &&(i32, Failure, Reason)| recorded.message == failure.message;
-        let reason = state
-            .delivered
-            .failures
-            .iter()
-            .rev()
-            .find(same)
-            .map_or(Reason::Stopped, |(_, _, reason)| *reason);
+        let reason = match state.delivered.failures.iter().rev().find(same) {
+            Some((_, _, reason)) => *reason,
+            // It is not the error of a call: the code itself was refused something, or returned an error of its own.
+            None if failure.class == class::REFUSED => Reason::Refused,
+            None => Reason::Stopped,
+        };
         match failure.then {
             OnFailure::Cancel => Unwind { reason: None, failure },
             _ => Unwind { reason: Some(reason), failure },

@@ -86,7 +86,7 @@ impl Flow {
         Step::new(&self.core, name, Location::caller(), move |_| run())
     }
 
-    /// The same, for code that needs the number of the try, a fencing token or an idempotency key; see [`StepCx`].
+    /// The same, for code that needs the number of the attempt, a fencing token or an idempotency key; see [`StepCx`].
     ///
     /// ```
     /// # use windlass_model::Failure;

@@ -91,7 +91,7 @@ pub(super) fn driver<W: Workflow>(core: Arc<Core>, workflow: W) -> Driver {
 pub(super) fn input<W: Workflow>(job: &ClaimedJob) -> Result<W, Failure> {
     if let Some(stage) = job.stage.as_deref().filter(|stage| run_of(stage).is_none()) {
         let text = format!(
-            "the job is in the state {stage:?} of a machine, and {:?} is a workflow here; serve it with the machine it was \
+            "the job is in the stage {stage:?} of a machine, and {:?} is a workflow here; serve it with the machine it was \
              submitted to, or give the workflow a kind of its own",
             W::KIND
         );

@@ -32,10 +32,11 @@ pub(super) enum CallEnd {
     Failed { failure: Failure, reason: Reason },
 }
 
-/// The record of a failed try.
+/// The record of a failed attempt.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub(super) struct RetryState {
-    pub(super) tries: u32,
+    #[serde(rename = "tries")]
+    pub(super) attempts: u32,
     /// How often each rule of the retry policy has been used.
     #[serde(rename = "spent")]
     pub(super) retry_counts: Vec<u32>,
@@ -85,7 +86,7 @@ fn read_failed(payload: &Payload) -> (Failure, Reason) {
     }
 }
 
-/// Returns the error in an entry, if the call, or a try at it, failed.
+/// Returns the error in an entry, if the call, or an attempt at it, failed.
 pub fn failure_of(entry: &JournalEntry) -> Option<Failure> {
     let bytes = &entry.payload.bytes;
     match entry.event {
@@ -403,7 +404,7 @@ impl Journal {
         });
     }
 
-    /// Tries at undoing steps do not count for a later unwinding.
+    /// Attempts at undoing steps do not count for a later unwinding.
     fn forget_undo_tries(&mut self) {
         self.calls.retain_named(|name, _| !is_undo_try(name));
     }

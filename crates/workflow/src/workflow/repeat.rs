@@ -154,7 +154,7 @@ where
         self
     }
 
-    /// When to retry a tick: by default 20 tries with growing delays.
+    /// When to retry a tick: by default 20 attempts with growing delays.
     pub fn retry(mut self, retry: Retry) -> Self {
         self.spec.retry = retry;
         self
@@ -162,7 +162,7 @@ where
 
     backoff_setting!(spec.backoff);
 
-    /// How long one try at a tick may run: by default an hour.
+    /// How long one attempt at a tick may run: by default an hour.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.spec.timeout = Some(timeout);
         self

@@ -29,7 +29,7 @@ use super::{
 };
 use crate::heartbeat::Heartbeat;
 
-/// Makes the future of one try.
+/// Makes the future of one attempt.
 pub(super) type Body<'f> = Box<dyn FnMut(StepCx) -> Boxed<'f, Result<Vec<u8>, Failure>> + Send + 'f>;
 
 /// What follows when a body has succeeded.
@@ -45,9 +45,9 @@ pub(super) struct RawStep<'f> {
     pub(super) retry: Retry,
     pub(super) backoff: Option<Backoff>,
     pub(super) timeout: Option<Duration>,
-    /// How long one try may run without reporting progress.
+    /// How long one attempt may run without reporting progress.
     pub(super) heartbeat_timeout: Option<Duration>,
-    /// How long it may take until it succeeds, over all tries.
+    /// How long it may take until it succeeds, over all attempts.
     pub(super) within: Option<Duration>,
     /// How long after a check of a condition the next one follows.
     pub(super) every: Option<Duration>,
@@ -97,20 +97,20 @@ impl<'f> RawStep<'f> {
     }
 
     fn start(&mut self, id: usize) {
-        let (tries, signal_payload) = {
+        let (attempts, signal_payload) = {
             let state = self.core.lock();
             let call = state.calls.get(id);
             let tried = call.and_then(|call| state.journal.calls.of(&call.ident)?.tried.as_ref());
             let signal_payload =
                 call.and_then(|call| call.signal.as_ref()).map(|signal| signal.payload.clone());
-            (tried.map_or(0, |tried| tried.tries), signal_payload)
+            (tried.map_or(0, |tried| tried.attempts), signal_payload)
         };
         let ident = self.ident();
         let step_id = id_of(&self.core, &ident);
         let (core, body) = (Arc::clone(&self.core), &mut self.body);
         let env = &core.services.env;
         let heartbeat = self.heartbeat_timeout.map(|timeout| Arc::new(Heartbeat::new(env, timeout)));
-        let cx = StepCx::new(Arc::clone(&core), (id, ident), tries, signal_payload, step_id)
+        let cx = StepCx::new(Arc::clone(&core), (id, ident), attempts, signal_payload, step_id)
             .with_heartbeat(heartbeat.clone());
         // Code before the first `await` is part of the step.
         let made = core.run_as_body(&self.name, self.timeout, || catch_unwind(AssertUnwindSafe(|| body(cx))));
@@ -278,7 +278,7 @@ where
         self
     }
 
-    /// When to retry: by default 20 tries with growing delays.
+    /// When to retry: by default 20 attempts with growing delays.
     pub fn retry(mut self, retry: Retry) -> Self {
         self.raw.retry = retry;
         self
@@ -286,20 +286,20 @@ where
 
     backoff_setting!(raw.backoff);
 
-    /// How long one try may run: by default an hour.
+    /// How long one attempt may run: by default an hour.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.raw.timeout = Some(timeout);
         self
     }
 
-    /// How long one try may run without a call of [`StepCx::progress`]; then it ends like one that has reached its timeout. By
+    /// How long one attempt may run without a call of [`StepCx::progress`]; then it ends like one that has reached its timeout. By
     /// default it need not report.
     pub fn heartbeat_timeout(mut self, timeout: Duration) -> Self {
         self.raw.heartbeat_timeout = Some(timeout);
         self
     }
 
-    /// Removes the limit on how long one try may run.
+    /// Removes the limit on how long one attempt may run.
     pub fn no_timeout(mut self) -> Self {
         self.raw.timeout = None;
         self
@@ -317,7 +317,7 @@ where
         self.undo_with(move |_, result| undo(result))
     }
 
-    /// The same, for an undo that needs the number of its try or the id of the step; see [`UndoCx`].
+    /// The same, for an undo that needs the number of its attempt or the id of the step; see [`UndoCx`].
     pub fn undo_with<U, Fut>(mut self, undo: U) -> Self
     where
         U: FnMut(UndoCx, T) -> Fut + Send + 'static,
@@ -344,7 +344,7 @@ where
     }
 }
 
-/// Limits how long a try may run without reporting progress.
+/// Limits how long an attempt may run without reporting progress.
 fn watched<'f>(
     env: &Env,
     heartbeat: Option<Arc<Heartbeat>>,
@@ -355,7 +355,7 @@ fn watched<'f>(
     Box::pin(async move { heartbeat.watch(&env, run).await })
 }
 
-/// Limits how long a try may run.
+/// Limits how long an attempt may run.
 fn within<'f>(
     env: &Env,
     limit: Option<Duration>,

@@ -13,11 +13,11 @@ use crate::{
     store_retry::retry_unavailable,
 };
 
-/// What a running step can find out about its job and its try. It makes no durable calls: a step runs again as a whole.
+/// What a running step can find out about its job and its attempt. It makes no durable calls: a step runs again as a whole.
 #[derive(Clone)]
 pub struct StepCx {
     source: StepSource,
-    tries: u32,
+    attempts: u32,
     signal_payload: Option<Payload>,
     id: String,
     heartbeat: Option<Arc<Heartbeat>>,
@@ -36,12 +36,12 @@ impl StepCx {
     pub(super) fn new(
         core: Arc<Core>,
         (call, ident): (usize, Ident),
-        tries: u32,
+        attempts: u32,
         signal_payload: Option<Payload>,
         id: String,
     ) -> StepCx {
         let source = StepSource::Live { core, call, ident };
-        StepCx { source, tries, signal_payload, id, heartbeat: None }
+        StepCx { source, attempts, signal_payload, id, heartbeat: None }
     }
 
     /// With a heartbeat, for a step that must report its progress.
@@ -66,12 +66,12 @@ impl StepCx {
         self.job().key.as_deref()
     }
 
-    /// The number of this try at the step, from 1. Tries that ended with the death of the worker do not count.
+    /// The number of this attempt at the step, from 1. Attempts that ended with the death of the worker do not count.
     pub fn attempt(&self) -> u32 {
-        self.tries + 1
+        self.attempts + 1
     }
 
-    /// The id of this step, the same for all tries and different from all other steps of all jobs: an idempotency key for what
+    /// The id of this step, the same for all attempts and different from all other steps of all jobs: an idempotency key for what
     /// it does to the outside world. A step that runs again after it was undone has another id, because it must be done once
     /// more.
     pub fn step_id(&self) -> &str {
@@ -202,8 +202,8 @@ impl StepCx {
 impl TestContext {
     /// The context of a step of a workflow.
     pub fn into_step_cx(self) -> StepCx {
-        let (tries, id) = (self.job.attempts, self.step_id.clone());
-        StepCx { source: StepSource::Test(Arc::new(self)), tries, signal_payload: None, id, heartbeat: None }
+        let (attempts, id) = (self.job.attempts, self.step_id.clone());
+        StepCx { source: StepSource::Test(Arc::new(self)), attempts, signal_payload: None, id, heartbeat: None }
     }
 
     /// The values that code has set through a context of a unit test; `None` if it is the context of a running workflow.

@@ -4,7 +4,7 @@ use windlass_model::JobId;
 
 use super::driver::run_of;
 
-/// The id of a step, `JOB[~UNDONE][/RUN]/NAME[/KEY]`: the same for all tries and replays, and another one after the step was
+/// The id of a step, `JOB[~UNDONE][/RUN]/NAME[/KEY]`: the same for all attempts and replays, and another one after the step was
 /// undone, because then it must be done once more. The job's id has a fixed length and the parts are escaped, so different
 /// steps have different ids, whatever their names and keys.
 pub(super) fn step_id(job: JobId, undone: u32, run: Option<&str>, name: &str, key: Option<&str>) -> String {

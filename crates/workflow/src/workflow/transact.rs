@@ -129,8 +129,8 @@ pub(super) async fn transact(writer: Writer, work: Work<'_>, timeout: Duration) 
     }
     let answer = core.services.env.timeout(timeout, attempt.writer.transact(work)).await;
     let failure_in_doubt = match answer {
-        Ok(Ok(verdict)) => {
-            return match (verdict, writer.record()) {
+        Ok(Ok(outcome)) => {
+            return match (outcome, writer.record()) {
                 (Some(CommitOutcome::Committed), Some(Ok((seq, payload)))) => {
                     TransactionEnd::Committed(seq, payload)
                 }

@@ -33,7 +33,7 @@ use super::{
 /// How long a transaction may take by default.
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Makes what the store runs in one try.
+/// Makes what the store runs in one attempt.
 type MakeWork<'f> = Box<dyn FnMut(Writer) -> Work<'f> + Send + 'f>;
 
 /// A transaction that is being described; `.await` runs it, or returns what it returned before.
@@ -163,7 +163,7 @@ where
         self
     }
 
-    /// When to retry: by default 20 tries with growing delays.
+    /// When to retry: by default 20 attempts with growing delays.
     pub fn retry(mut self, retry: Retry) -> Self {
         self.retry = retry;
         self
@@ -188,7 +188,7 @@ where
         self.undo_with(move |_, result| undo(result))
     }
 
-    /// The same, for an undo that needs the number of its try or an idempotency key; see [`UndoCx`].
+    /// The same, for an undo that needs the number of its attempt or an idempotency key; see [`UndoCx`].
     pub fn undo_with<U, Fut>(mut self, undo: U) -> Self
     where
         U: FnMut(UndoCx, T) -> Fut + Send + 'static,

@@ -27,13 +27,13 @@ use super::{
 };
 use crate::{attempt_source::TestContext, machine::Services};
 
-/// What a running undo can find out about its step and its try.
+/// What a running undo can find out about its step and its attempt.
 #[derive(Clone)]
 pub struct UndoCx {
     data: UndoData,
     job: JobId,
     step_id: String,
-    tries: u32,
+    attempts: u32,
     fence: i32,
 }
 
@@ -67,20 +67,20 @@ impl UndoCx {
         }
     }
 
-    /// The id that the undone step ran with: [`super::StepCx::step_id`] of all its tries.
+    /// The id that the undone step ran with: [`super::StepCx::step_id`] of all its attempts.
     pub fn step_id(&self) -> &str {
         &self.step_id
     }
 
-    /// The id of this undo, the same for all tries and different from all steps and other undos of all jobs: an idempotency key
+    /// The id of this undo, the same for all attempts and different from all steps and other undos of all jobs: an idempotency key
     /// for what it does to the outside world.
     pub fn undo_id(&self) -> String {
         undo_id(&self.step_id)
     }
 
-    /// The number of this try at the undo, from 1. Tries that ended with the death of the worker do not count.
+    /// The number of this attempt at the undo, from 1. Attempts that ended with the death of the worker do not count.
     pub fn attempt(&self) -> u32 {
-        self.tries + 1
+        self.attempts + 1
     }
 
     /// A number that is larger in every later claim of this job.
@@ -93,8 +93,8 @@ impl TestContext {
     /// The context of an undo.
     pub fn into_undo_cx(self) -> UndoCx {
         let (job, step_id) = (self.job.id, self.step_id.clone());
-        let (tries, fence) = (self.job.attempts, self.job.epoch.0);
-        UndoCx { data: UndoData::Test(Arc::new(self)), job, step_id, tries, fence }
+        let (attempts, fence) = (self.job.attempts, self.job.epoch.0);
+        UndoCx { data: UndoData::Test(Arc::new(self)), job, step_id, attempts, fence }
     }
 }
 
@@ -109,8 +109,8 @@ pub(super) enum UndoOutcome {
 impl Driver {
     /// Runs one undo, as a step of its own. If it fails finally, the others run all the same.
     pub(super) async fn undo(&mut self, mut undo: Undo) -> Result<UndoOutcome, Failure> {
-        let tries = undo_of(&undo.ident);
-        let tried = self.core.lock().journal.calls.of(&tries).and_then(|recorded| recorded.tried.clone());
+        let attempts = undo_of(&undo.ident);
+        let tried = self.core.lock().journal.calls.of(&attempts).and_then(|recorded| recorded.tried.clone());
         if let Some(tried) = &tried
             && let remaining = tried.next_at - self.core.now()
             && !remaining.is_zero()
@@ -122,7 +122,7 @@ impl Driver {
             data: UndoData::Engine(Arc::clone(&self.core.services)),
             job: self.core.job.id,
             step_id: undo.step_id,
-            tries: tried.as_ref().map_or(0, |tried| tried.tries),
+            attempts: tried.as_ref().map_or(0, |tried| tried.attempts),
             fence: self.core.job.epoch.0,
         };
         let run = pin!(AssertUnwindSafe(async { (undo.run)(cx).await }).catch_unwind());
@@ -148,17 +148,17 @@ impl Driver {
             }
             Err(failure) => {
                 let (retry_counts, before) =
-                    tried.map_or((Vec::new(), 0), |tried| (tried.retry_counts, tried.tries));
+                    tried.map_or((Vec::new(), 0), |tried| (tried.retry_counts, tried.attempts));
                 let (backoff, random) = (undo.backoff.as_ref(), self.core.random());
                 match decide_retry(&failure, &undo.retry, backoff, &retry_counts, random) {
                     RetryDecision::Retry { after, retry_counts } => {
                         let tried =
-                            RetryState { tries: before + 1, retry_counts, next_at: now + after, failure };
+                            RetryState { attempts: before + 1, retry_counts, next_at: now + after, failure };
                         let payload = Payload::json(serde_json::to_vec(&tried).unwrap_or_default());
                         {
                             let state = &mut *self.core.lock();
                             let entry =
-                                state.entry_of(&tries, undo.call_kind, CallEvent::Tried, None, payload, now);
+                                state.entry_of(&attempts, undo.call_kind, CallEvent::Tried, None, payload, now);
                             state.pending.push(entry);
                         }
                         return Ok(UndoOutcome::AttemptOver(self.park_for(after)?));

@@ -6,15 +6,15 @@ use windlass_model::Failure;
 
 use super::journal::Ident;
 
-/// The prefix of the names of entries for tries at undoing steps. No step has such a name, because it contains a blank.
+/// The prefix of the names of entries for attempts at undoing steps. No step has such a name, because it contains a blank.
 const UNDO: &str = "undo ";
 
-/// The name and key of the entries for tries at undoing a step.
+/// The name and key of the entries for attempts at undoing a step.
 pub(super) fn undo_of(ident: &Ident) -> Ident {
     (format!("{UNDO}{}", ident.0).into(), ident.1.clone())
 }
 
-/// Whether entries of this name are for tries at undoing a step.
+/// Whether entries of this name are for attempts at undoing a step.
 pub(super) fn is_undo_try(name: &str) -> bool {
     name.starts_with(UNDO)
 }

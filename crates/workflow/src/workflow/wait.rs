@@ -137,8 +137,8 @@ macro_rules! named_made {
     };
 }
 
-/// A durable sleep; `.await` returns when it is over, whatever happens to the process meanwhile.
-#[must_use = "a sleep does nothing until it is awaited"]
+/// A durable sleep: it starts when it is made, and `.await` returns when it is over, whatever happens to the process meanwhile.
+#[must_use = "a sleep that nobody awaits is an error of the workflow"]
 pub struct Sleep {
     raw: RawWait,
 }
@@ -160,8 +160,8 @@ impl Future for Sleep {
     }
 }
 
-/// A wait for a signal; `.await` returns its payload.
-#[must_use = "a signal is not waited for until this is awaited"]
+/// A wait for a signal: it starts when it is made, and `.await` returns the signal's payload.
+#[must_use = "a wait for a signal that nobody awaits is an error of the workflow"]
 pub struct SignalWait<T> {
     raw: RawWait,
     result: PhantomData<fn() -> T>,

@@ -1,19 +1,20 @@
-//! Changes to jobs, queues, limits, serial keys, schedules and tokens, by a server.
+//! Changes to jobs, queues, limits, serial keys, schedules, tokens and users, by a server.
 
 use std::time::Duration;
 
 use serde_json::{Value, json};
 use windlass::{
     ControlOutcome, JobId, Time,
+    model::Role,
     operate::{Acted, ForkPoint, JobAction, TokenRequest},
-    store::{AdminAction, Token},
+    store::{AdminAction, Token, User},
 };
 use windlass_http::{Method, Request};
 
 use super::{Failure, Reply, Server, read::body};
 use crate::{
     args::Actor,
-    client::{NewSchedule, SentSignal},
+    client::{NewSchedule, SentSignal, UserAction},
 };
 
 impl Server {
@@ -212,6 +213,39 @@ impl Server {
 
     pub(crate) async fn revoke_token(&self, token: &str, actor: &Actor) -> anyhow::Result<ControlOutcome> {
         self.administered(Method::DELETE, Server::path("/v1/tokens", token, ""), vec![], actor).await
+    }
+
+    pub(crate) async fn create_user(
+        &self,
+        name: &str,
+        role: Role,
+        password: &str,
+        actor: &Actor,
+    ) -> anyhow::Result<User> {
+        let body = body([
+            ("name", Some(name.into())),
+            ("role", Some(role.to_string().into())),
+            ("password", Some(password.into())),
+            ("note", actor.note_for_server()?.map(Value::from)),
+        ]);
+        Ok(self.get(Request::post("/v1/users").json(&body)?).await?.value)
+    }
+
+    pub(crate) async fn change_user(
+        &self,
+        user: &str,
+        action: &UserAction,
+        actor: &Actor,
+    ) -> anyhow::Result<ControlOutcome> {
+        let (verb, field) = match action {
+            UserAction::SetPassword(password) => ("/password", Some(("password", json!(password)))),
+            UserAction::SetRole(role) => ("/role", Some(("role", json!(role)))),
+            UserAction::Disable => ("/disable", None),
+            UserAction::Enable => ("/enable", None),
+            UserAction::EndSessions => ("/log-out", None),
+        };
+        let fields = field.map(|(name, value)| (name, Some(value))).into_iter().collect();
+        self.administered(Method::POST, Server::path("/v1/users", user, verb), fields, actor).await
     }
 
     pub(crate) async fn signal(

@@ -23,7 +23,7 @@ use crate::{args::Actor, client::OnProgress};
 enum Ran<P> {
     /// At its end, or where the server stopped it.
     Done(P),
-    /// By this program, after the progress that it has heard of.
+    /// By this program, after the progress that it has received.
     Stopped(P),
 }
 

@@ -15,7 +15,7 @@ use windlass::{
             ThroughputView,
         },
     },
-    store::{Filter, SerialView, ThroughputBy, Token, WorkerView},
+    store::{Filter, SerialView, ThroughputBy, Token, User, WorkerView},
 };
 use windlass_http::Request;
 
@@ -297,6 +297,11 @@ impl Server {
 
     pub(crate) async fn tokens(&self) -> anyhow::Result<(Vec<Token>, Time)> {
         let Reply { value, now } = self.get(Request::get("/v1/tokens")).await?;
+        Ok((value, now))
+    }
+
+    pub(crate) async fn users(&self) -> anyhow::Result<(Vec<User>, Time)> {
+        let Reply { value, now } = self.get(Request::get("/v1/users")).await?;
         Ok((value, now))
     }
 

@@ -132,7 +132,7 @@ impl Server {
         loop {
             match self.get(request.clone()).await {
                 Ok(reply) => return Ok(reply.value),
-                // Nobody was reached: a wrong address is told at once.
+                // Nobody was reached: a wrong address is reported at once.
                 Err(failure @ Failure::Http(windlass_http::Error::Connect { .. }))
                     if failed_since.is_none() =>
                 {

@@ -1,4 +1,4 @@
-//! Claiming jobs, giving them back, and waiting for gates.
+//! Claiming jobs, releasing them, and waiting for gates.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -19,11 +19,11 @@ pub(super) fn routes() -> Vec<Route> {
     vec![
         route("/worker/v1/claim", "workerClaim", "Claim jobs, and wait for some if there are none", claim)
             .waits(),
-        route("/worker/v1/release", "workerRelease", "Give back jobs that were not started", release),
+        route("/worker/v1/release", "workerRelease", "Release jobs that were not started", release),
         route(
             "/worker/v1/release-claims",
             "workerReleaseClaims",
-            "Give back all jobs of claims whose answers were lost",
+            "Release all jobs of claims whose answers were lost",
             release_claims,
         ),
         route("/worker/v1/gates", "workerGates", "The versions of gates; waits until one changes", gates)
@@ -74,14 +74,14 @@ async fn claim(call: Call, request: Claim) -> Result<ClaimAnswer, Error> {
     }
 }
 
-/// Notes what was claimed. If it is more than an answer may have, gives the rest back.
+/// Notes what was claimed. If it is more than an answer may have, releases the rest.
 async fn answer(call: &Call, request: &ClaimRequest, batch: ClaimBatch) -> Result<ClaimAnswer, Error> {
     let ClaimBatch { mut jobs, mut more, suspects, refill_at, now } = batch;
     let kept = fitting(&jobs);
     let surplus = jobs.split_off(kept);
     if !surplus.is_empty() {
-        let give_back: Vec<JobClaim> = surplus.iter().map(|job| job_claim(request.worker, job)).collect();
-        call.store().release(call.now()?, &give_back).await?;
+        let released: Vec<JobClaim> = surplus.iter().map(|job| job_claim(request.worker, job)).collect();
+        call.store().release(call.now()?, &released).await?;
         more = true;
     }
     call.workers().claims.note(request.worker, request.number, &jobs);
@@ -111,7 +111,7 @@ async fn release(call: Call, request: Release) -> Result<Released, Error> {
     if call.workers().check(&call.principal, worker).await? == Existence::Unknown {
         return Ok(Released { released: 0 });
     }
-    // A job is given back only if the claim that is named has it.
+    // A job is released only if the claim that is named has it.
     let mut read: BTreeMap<ClaimNo, HashSet<JobId>> = BTreeMap::new();
     let mut own = Vec::with_capacity(jobs.len());
     for held in jobs {

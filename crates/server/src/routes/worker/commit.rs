@@ -74,6 +74,7 @@ async fn commit(call: Call, request: Commit) -> Result<CommitAnswer, Error> {
         outcomes[index] = Committed { state, ..outcome.into() };
     }
     call.workers().gates.poke();
+    call.engine().note_commit_elsewhere();
     Ok(CommitAnswer { outcomes })
 }
 

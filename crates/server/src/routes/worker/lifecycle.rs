@@ -36,7 +36,7 @@ pub(super) fn routes() -> Vec<Route> {
         route(
             "/worker/v1/retire",
             "workerRetire",
-            "End the service of a worker; its jobs are given back",
+            "End the service of a worker; its jobs are released",
             retire,
         ),
         route("/worker/v1/cancels", "workerCancels", "The cancel requests for jobs of a worker", cancels),

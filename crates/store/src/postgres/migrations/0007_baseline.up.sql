@@ -536,6 +536,28 @@ create table tokens (
     last_used_at  int8                  -- written at most once a minute
 );
 
+-- Users: people who log in. Few rows, which are never deleted.
+create table users (
+    name          text primary key,     -- no token has or had it: both are authors in the audit log
+    role          text not null,        -- viewer, operator or admin
+    password_hash text not null,        -- argon2id, as PHC text
+    created_at    int8 not null,
+    created_by    text not null,
+    disabled_at   int8,                 -- null while the user may log in
+    last_login_at int8
+);
+
+-- Sessions of users. Deleted when they end, or by the pruner once they have expired.
+create table sessions (
+    hash          bytea primary key,    -- BLAKE3 of the secret, which is kept nowhere
+    user_name     text not null,
+    created_at    int8 not null,
+    expires_at    int8 not null,        -- moved on by uses
+    last_used_at  int8                  -- written at most once a minute
+);
+create index sessions_user on sessions (user_name);
+create index sessions_expires on sessions (expires_at);
+
 -- What transactions have ended since the last roll-up: a row per transaction, lane, minute and branch, only ever added and deleted. Without
 -- an index: a roll-up takes all rows. Vacuum does not truncate it, which would lock out those who add.
 create table ended_batches (

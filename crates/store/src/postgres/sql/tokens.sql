@@ -1,9 +1,10 @@
 -- Tokens. Writes and reads tokens, which few rows are in; locks one row at a time.
 
 -- name: add
--- Adds a token, unless its id or its name is taken. Walks the primary key and the unique index of names.
+-- Adds a token, unless its id is taken, or there is a user or a token of its name. Walks the primary keys and the unique index of names.
 insert into tokens (id, name, role, kinds, queues, hash, created_at, created_by, expires_at)
-values ($1::text, $2::text, $3::text, $4::text, $5::text, $6::bytea, $7::int8, $8::text, $9::int8)
+select $1::text, $2::text, $3::text, $4::text, $5::text, $6::bytea, $7::int8, $8::text, $9::int8
+where not exists (select from users u where u.name = $2)
 on conflict do nothing
 
 -- name: revoke

@@ -431,6 +431,28 @@ create table windlass_tokens (
     last_used_at  integer               -- written at most once a minute
 ) without rowid;
 
+-- Users: people who log in. Few rows, which are never deleted.
+create table windlass_users (
+    name          text primary key,     -- no token has or had it: both are authors in the audit log
+    role          text not null,        -- viewer, operator or admin
+    password_hash text not null,        -- argon2id, as PHC text
+    created_at    integer not null,
+    created_by    text not null,
+    disabled_at   integer,              -- null while the user may log in
+    last_login_at integer
+) without rowid;
+
+-- Sessions of users. Deleted when they end, or by the pruner once they have expired.
+create table windlass_sessions (
+    hash          blob primary key,     -- BLAKE3 of the secret, which is kept nowhere
+    user_name     text not null,
+    created_at    integer not null,
+    expires_at    integer not null,     -- moved on by uses
+    last_used_at  integer               -- written at most once a minute
+) without rowid;
+create index windlass_sessions_user on windlass_sessions (user_name);
+create index windlass_sessions_expires on windlass_sessions (expires_at);
+
 -- What transactions have ended since the last roll-up: a row per transaction, lane, minute and branch, only ever added and deleted.
 create table windlass_ended_batches (
     lane          integer not null,

@@ -1,9 +1,9 @@
 -- Tokens. Writes and reads windlass_tokens, which few rows are in.
 
 -- name: add
--- Adds a token, unless its id or its name is taken. Walks the primary key and the unique index of names.
+-- Adds a token, unless its id is taken, or there is a user or a token of its name. Walks the primary keys and the unique index of names.
 insert into windlass_tokens (id, name, role, kinds, queues, hash, created_at, created_by, expires_at)
-values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)
+select ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9 where not exists (select 1 from windlass_users where name = ?2)
 on conflict do nothing
 
 -- name: revoke

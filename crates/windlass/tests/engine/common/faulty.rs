@@ -100,17 +100,17 @@ impl<F: Faults> Wrapper for FaultyStore<F> {
     fn commit<'a>(&'a self, now: Now, changes: &'a [Change]) -> Fut<'a, Vec<CommitOutcome>> {
         Box::pin(async move {
             self.faults.at(Call::Commit).await?;
-            let verdicts = self.store.commit(now, changes).await?;
+            let outcomes = self.store.commit(now, changes).await?;
             self.faults.at(Call::Committed).await?;
-            Ok(verdicts)
+            Ok(outcomes)
         })
     }
 
     fn transact<'a>(&'a self, now: Now, work: Work<'a>) -> Fut<'a, Option<CommitOutcome>> {
         Box::pin(async move {
-            let verdict = self.store.transact(now, work).await?;
+            let outcome = self.store.transact(now, work).await?;
             self.faults.at(Call::Transacted).await?;
-            Ok(verdict)
+            Ok(outcome)
         })
     }
 

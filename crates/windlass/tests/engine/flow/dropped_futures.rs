@@ -124,7 +124,7 @@ async fn a_job_of_a_machine_is_not_run_as_a_workflow() {
     other.signal(job.id(), "go", ()).await.expect("sent");
     match other.result::<()>(job.id()).await {
         Err(JobError::Failed { reason: Reason::Undecodable, failure, .. }) => {
-            let part = "in the state \"Then\" of a machine, and \"kinds\" is a workflow here";
+            let part = "in the stage \"Then\" of a machine, and \"kinds\" is a workflow here";
             assert!(failure.message.contains(part), "{failure}");
         }
         other => panic!("{other:?}"),
