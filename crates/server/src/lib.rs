@@ -18,6 +18,8 @@ mod events;
 mod input;
 mod listener;
 mod openapi;
+#[allow(dead_code)]
+mod pages;
 mod progress;
 mod rate;
 mod reply;
