@@ -1,6 +1,6 @@
 //! One request as a route sees it: who asks, for what, and the engine to answer with.
 
-use std::sync::Arc;
+use std::{net::IpAddr, sync::Arc};
 
 use axum::{
     body::Bytes,
@@ -33,6 +33,8 @@ pub(crate) struct Call {
     pub(crate) permit: Permit,
     /// Its sender is dropped when the client has gone.
     pub(crate) client: watch::Receiver<()>,
+    /// Where it came from.
+    pub(crate) address: IpAddr,
     /// Whether it came by `https`.
     pub(crate) is_secure: bool,
 }

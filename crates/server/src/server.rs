@@ -85,7 +85,7 @@ impl Shared {
             Arc::new(Semaphore::new(settings.max_requests)),
             Arc::new(Semaphore::new(settings.max_streams)),
         );
-        Arc::new(Shared {
+        let shared = Arc::new(Shared {
             engine,
             operator,
             settings,
@@ -98,7 +98,9 @@ impl Shared {
             requests,
             streams,
             pages,
-        })
+        });
+        tokio::spawn(Arc::clone(&shared.pages.live).run(Arc::clone(&shared)));
+        shared
     }
 
     /// Waits until the server stops.
@@ -276,7 +278,7 @@ async fn answer(shared: &Arc<Shared>, route: &Route, request: Request) -> Answer
         }
     };
     let author = Some(principal.author.clone());
-    (author, run(shared, route, principal, client.is_secure, request).await)
+    (author, run(shared, route, principal, client, request).await)
 }
 
 /// Finds out who sends a request: the bearer of a token, or on pages also whoever is logged in.
@@ -299,7 +301,7 @@ async fn run(
     shared: &Arc<Shared>,
     route: &Route,
     principal: Principal,
-    is_secure: bool,
+    from: Client,
     request: Request,
 ) -> Result<Reply, Error> {
     let limit = shared.settings.request_timeout;
@@ -328,8 +330,9 @@ async fn run(
     let (uri, headers) = (parts.uri, parts.headers);
     // Dropped with this future, when the client closes its connection.
     let (_client, client) = watch::channel(());
-    let call =
-        Call { shared: Arc::clone(shared), principal, path, uri, headers, body, permit, client, is_secure };
+    let Client { address, is_secure } = from;
+    let call_shared = Arc::clone(shared);
+    let call = Call { shared: call_shared, principal, path, uri, headers, body, permit, client, address, is_secure };
     let handling = (route.handler)(call);
     if parts.method.is_safe() {
         return if route.waits {

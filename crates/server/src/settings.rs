@@ -39,6 +39,8 @@ pub struct Settings {
     pub max_requests: usize,
     /// The most streams of events and waiting requests at the same time.
     pub max_streams: usize,
+    /// The name of the installation, which pages show: `production`. May be empty.
+    pub place: String,
     /// How long requests may take to end after the stop was requested.
     pub drain: Duration,
     /// Whether calls of workers may name the time at which they take place: for the conformance suite, which needs to.
@@ -64,6 +66,7 @@ impl Default for Settings {
             max_connections: 4_096,
             max_requests: 256,
             max_streams: 3_000,
+            place: String::new(),
             drain: Duration::from_secs(10),
             #[cfg(feature = "test-time")]
             accepts_times: false,

@@ -2,6 +2,8 @@
 
 use axum::http::{HeaderMap, header};
 
+use super::frame::{Preferences, Theme};
+
 /// The secret of a session.
 pub(crate) const SESSION: &str = "windlass_session";
 /// What the last form did, shown once.
@@ -22,47 +24,12 @@ pub(crate) fn cookie(headers: &HeaderMap, name: &str) -> Option<String> {
     value.filter(|value| value.len() <= MAX_VALUE).map(str::to_owned)
 }
 
-/// How one reader wants to see pages.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
-pub(crate) struct Preferences {
-    /// The theme; `None` for the system's.
-    pub(crate) theme: Option<Theme>,
-    /// Whether times are shown as dates and not as `3 min ago`.
-    pub(crate) absolute_times: bool,
-    /// Whether times are in UTC and not in the browser's zone.
-    pub(crate) utc: bool,
-}
-
-/// Light or dark.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub(crate) enum Theme {
-    /// Dark text on light ground.
-    Light,
-    /// Light text on dark ground.
-    Dark,
-}
-
-impl Theme {
-    /// Its name in cookies, forms and the attribute `data-theme`.
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Theme::Light => "light",
-            Theme::Dark => "dark",
-        }
-    }
-
-    /// The theme with this name.
-    pub(crate) fn named(name: &str) -> Option<Theme> {
-        [Theme::Light, Theme::Dark].into_iter().find(|theme| theme.name() == name)
-    }
-}
-
 impl Preferences {
     /// Those of a request.
     pub(crate) fn of(headers: &HeaderMap) -> Preferences {
         let is = |name: &str, value: &str| cookie(headers, name).as_deref() == Some(value);
         Preferences {
-            theme: cookie(headers, THEME).and_then(|name| Theme::named(&name)),
+            theme: cookie(headers, THEME).and_then(|name| theme(&name)),
             absolute_times: is(TIMES, "absolute"),
             utc: is(ZONE, "utc"),
         }
@@ -75,10 +42,19 @@ impl Preferences {
             set(name, value, Some(age), is_secure)
         };
         vec![
-            keep(THEME, self.theme.map_or("", Theme::name)),
+            keep(THEME, self.theme.map_or("", |_| self.theme())),
             keep(TIMES, if self.absolute_times { "absolute" } else { "" }),
             keep(ZONE, if self.utc { "utc" } else { "" }),
         ]
+    }
+}
+
+/// The theme with this name; `None` for the system's.
+pub(crate) fn theme(name: &str) -> Option<Theme> {
+    match name {
+        "light" => Some(Theme::Light),
+        "dark" => Some(Theme::Dark),
+        _ => None,
     }
 }
 

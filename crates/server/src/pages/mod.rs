@@ -1,28 +1,50 @@
 //! The dashboard: pages for people, made by this server.
 //!
-//! In reading order: `page` is a page and the request for it, `frame` what is around every page; `form`, `cookies` and `session` are what
-//! browsers send; `format`, `parts` and `charts` make text, components and drawings, which the templates in `templates` use; `live` updates open pages,
-//! from reads that `cache` and `numbers` share. Every other file is a page, with the forms on it.
+//! In reading order: `page` is a page and the request for it; `form`, `cookies` and `session` are what browsers send. `frame` is what surrounds
+//! every page; `html` and `format` write text, numbers and times; `icon` has the symbols; `parts` are what pages are made of, with `bars`,
+//! `charts`, `calendar`, `timeline`, `payload` and `diagram` (laid out by `layers`) for what is drawn; `assets` are the stylesheet and the script;
+//! `components` is a page that shows each part once. `live` updates open pages, from reads that `cache` and `numbers` share. Every
+//! other file is a page, with the forms on it.
 //!
-//! What always holds: a page reads what the commands read, by way of `windlass::operate`, and never more than a bounded number of rows. It works
-//! without script. A form changes something only with the token that its page had, in the name of whoever is logged in. Text from users is escaped.
+//! What always holds: a page reads what the commands read, through `windlass::operate`, and never more than a bounded number of rows. It works
+//! without script, and has no style or script within it. A form changes something only with the token that its page had, in the name of whoever is
+//! logged in. What users wrote is escaped by the templates or by `html`, and the size of a page is bounded whatever they wrote.
 
+mod assets;
+mod bars;
 mod cache;
+mod calendar;
+mod charts;
+mod components;
 mod cookies;
+mod diagram;
 mod find;
 mod form;
+mod format;
+mod frame;
+mod html;
+mod icon;
+mod layers;
 pub(crate) mod live;
 mod numbers;
 pub(crate) mod page;
+mod parts;
+mod payload;
 mod preferences;
 pub(crate) mod session;
+mod timeline;
 mod trouble;
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use windlass::{Engine, Time};
 
-use self::{cache::Cache, live::hub::Hub, numbers::Numbers, page::Page};
+use self::{
+    cache::Cache,
+    live::hub::Hub,
+    numbers::Numbers,
+    page::{Page, page},
+};
 use crate::{error::Error, logins::Logins, routes::Route, server::Shared};
 
 pub(crate) use trouble::{no_such_page, trouble};
@@ -33,13 +55,25 @@ pub(crate) struct Pages {
     numbers: Cache<(), Numbers>,
     /// Makes the tokens of forms where nobody logs in. It is new at every start.
     pub(crate) key: String,
-    pub(crate) logins: Mutex<Logins>,
+    pub(crate) logins: Logins,
+    /// The build and the kind of the store.
+    build: String,
 }
 
 impl Pages {
     pub(crate) fn new(engine: &Engine) -> Pages {
-        let (live, numbers) = (Hub::new(), Cache::new(numbers::KEPT));
-        Pages { live, numbers, key: session::new_key(engine), logins: Mutex::default() }
+        let store = match engine.url().split(':').next() {
+            Some("sqlite") => "SQLite",
+            Some("postgres" | "postgresql") => "PostgreSQL",
+            _ => "memory",
+        };
+        Pages {
+            live: Hub::new(),
+            numbers: Cache::new(numbers::KEPT),
+            key: session::new_key(),
+            logins: Logins::new(),
+            build: format!("{} · {store}", env!("CARGO_PKG_VERSION")),
+        }
     }
 
     /// The store's clock.
@@ -54,7 +88,7 @@ impl Pages {
 }
 
 /// All pages.
-static PAGES: &[Page] = &[];
+static PAGES: &[Page] = &[page!("/components", components::show)];
 
 /// All pages.
 pub(crate) fn pages() -> &'static [Page] {
@@ -64,6 +98,7 @@ pub(crate) fn pages() -> &'static [Page] {
 /// The routes of all pages and of their forms.
 pub(crate) fn routes() -> Vec<Route> {
     let pages = PAGES.iter().map(page::route);
-    let parts = [session::routes(), preferences::routes(), find::routes(), vec![page::live_route()]];
+    let parts =
+        [session::routes(), preferences::routes(), find::routes(), assets::routes(), vec![page::live_route()]];
     pages.chain(parts.into_iter().flatten()).collect()
 }

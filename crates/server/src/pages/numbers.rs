@@ -26,8 +26,25 @@ impl Numbers {
         Ok(Numbers { jobs })
     }
 
+    /// The number beside an entry of the navigation, and whether it needs somebody.
+    pub(crate) fn of_part(&self, part: &str) -> Option<(String, bool)> {
+        match (part, self.of(State::Failed)) {
+            ("failures", 1..) => Some((short(self.of(State::Failed)), true)),
+            _ => None,
+        }
+    }
+
     /// How many jobs are in a state.
     pub(crate) fn of(&self, state: State) -> u64 {
         self.jobs.get(&state).copied().unwrap_or(0)
+    }
+}
+
+/// A number in as many characters as fit beside an entry.
+fn short(number: u64) -> String {
+    match number {
+        0..10_000 => super::format::thousands(number),
+        10_000..1_000_000 => format!("{} k", number / 1_000),
+        _ => format!("{} M", number / 1_000_000),
     }
 }

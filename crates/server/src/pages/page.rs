@@ -8,10 +8,13 @@ use tokio::sync::watch;
 use windlass::{JobId, Time, model::Permission, operate::Operator};
 
 use super::{
-    cookies::{Notice, Preferences},
+    cookies::Notice,
     form::Form,
-    frame::Frame,
+    frame::{self, Frame, Preferences, User, navigation},
+    html::Html,
     live::{self, fragments::Fragments},
+    numbers::Numbers,
+    parts::{Message, Tone},
 };
 use crate::{
     access::{self, Principal},
@@ -103,8 +106,33 @@ impl PageCall {
     /// The same for a page whose live updates are rendered with another query: a list stays at its rows.
     pub(crate) async fn frame_at(&self, title: impl Into<String>, part: &'static str, live: &str) -> Result<Frame, Error> {
         let numbers = self.shared().pages.numbers(self.shared()).await?;
-        Ok(Frame::of(self, title.into(), part, &numbers, Some(super::form::url("/live", [("page", Some(live))]))))
+        let user = self.principal().user.clone();
+        let message = self.notice.as_ref().map(|notice| {
+            let tone = if notice.is_error { Tone::Bad } else { Tone::Ok };
+            Message { tone, text: Html::words(&notice.text) }
+        });
+        Ok(Frame {
+            title: title.into(),
+            here: part,
+            path: self.here(),
+            nav: navigation(self.may_administer(), |id| Numbers::of_part(&numbers, id)),
+            user: user.map(|name| User { name, role: self.principal().role.to_string() }),
+            may_act: self.may_act(),
+            may_administer: self.may_administer(),
+            csrf: access::form_token(&self.shared().pages.key, self.principal()),
+            preferences: self.preferences,
+            now: self.now,
+            place: self.shared().settings.place.clone(),
+            build: self.shared().pages.build.clone(),
+            live: Some(super::form::url("/live", [("page", Some(live))])),
+            message,
+        })
     }
+}
+
+/// The HTML of a page's template.
+pub(crate) fn html(page: &impl askama::Template) -> Result<String, Error> {
+    frame::render(page).map_err(|error| Error::internal(&error))
 }
 
 /// The route of a page.
@@ -239,6 +267,7 @@ impl Call {
             body: self.body.clone(),
             permit: crate::server::Permit::none(),
             client: watch::channel(()).1,
+            address: self.address,
             is_secure: self.is_secure,
         }
     }

@@ -2,7 +2,7 @@
 
 use axum::http::Method;
 
-use super::{cookies::{Preferences, Theme}, form::Form, page::back};
+use super::{cookies::theme, form::Form, frame::Preferences, page::back};
 use crate::{call::Call, reply::Reply, routes::{Access, Answer, Route}};
 
 pub(super) fn routes() -> Vec<Route> {
@@ -18,7 +18,7 @@ async fn set(call: Call) -> Answer {
 
 fn changed(mut preferences: Preferences, form: &Form) -> Preferences {
     if let Some(name) = form.text("theme") {
-        preferences.theme = Theme::named(name);
+        preferences.theme = theme(name);
     }
     if let Some(times) = form.text("times") {
         preferences.absolute_times = times == "absolute";
@@ -32,6 +32,7 @@ fn changed(mut preferences: Preferences, form: &Form) -> Preferences {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::pages::frame::Theme;
 
     #[test]
     fn a_form_changes_what_it_names() {

@@ -1,18 +1,18 @@
 //! Logging in and out: a name and a password become a session, whose secret the browser keeps in a cookie.
 
-use std::{net::IpAddr, sync::PoisonError, time::Instant};
+use std::{net::IpAddr, time::Instant};
 
 use axum::http::{HeaderMap, Method, StatusCode};
 use windlass::{
-    Engine,
     model::Scope,
     operate::{LoginRefusal, Operator},
 };
 
 use super::{
-    cookies::{self, Preferences, SESSION},
+    cookies::{self, SESSION},
     form::Form,
-    page::back,
+    frame::Preferences,
+    page::{back, html},
 };
 use crate::{
     access::Principal,
@@ -33,11 +33,12 @@ pub(super) fn routes() -> Vec<Route> {
     ]
 }
 
-/// A key that nobody knows: its text is as long as a session's secret.
-pub(super) fn new_key(engine: &Engine) -> String {
-    let ids = [engine.new_id(), engine.new_id()];
-    let random = engine.operator().random_secret();
-    format!("{random:?}{ids:?}")
+/// A key that nobody outside of this process knows.
+pub(super) fn new_key() -> String {
+    use std::hash::{BuildHasher, RandomState};
+    // Each state has keys of its own from the operating system.
+    let parts = (0..4_u64).map(|number| RandomState::new().hash_one(number));
+    parts.map(|part| format!("{part:016x}")).collect()
 }
 
 /// Who has the session that a request carries, if it carries one that has not ended.
@@ -86,7 +87,7 @@ fn page(call: &Call, status: StatusCode, form: &Form, refusal: Option<String>) -
         refusal,
         is_open: !call.shared.settings.needs_login(),
     };
-    Ok(Reply::Page(status, super::rendered_template(&page)?, Vec::new()))
+    Ok(Reply::Page(status, html(&page)?, Vec::new()))
 }
 
 /// Checks name and password. Tries are limited by name and by address, so that nobody guesses.
@@ -96,21 +97,19 @@ async fn log_in(call: Call) -> Answer {
     // A password may begin or end with a space.
     let (name, password) = (short(form.text("name").unwrap_or_default()), short(form.raw("password")));
     let address = call.address;
-    let wait = call.shared.pages.logins().wait(&name, address, Instant::now());
-    if let Some(wait) = wait {
+    if let Err(wait) = call.shared.pages.logins.begin(&name, address, Instant::now()) {
         let wait = windlass::operate::text::duration(wait);
         let why = format!("Too many log-ins failed. Try again in {wait}, or ask an administrator to log you in.");
         return page(&call, StatusCode::TOO_MANY_REQUESTS, &form, Some(why));
     }
     match call.operator().log_in(&name, &password).await? {
         Ok(logged_in) => {
-            call.shared.pages.logins().succeeded(&name, address);
+            call.shared.pages.logins.succeeded(&name, address);
             let cookie = cookies::session(&logged_in.secret, call.is_secure);
             tracing::info!(user = name, %address, "logged in");
             Ok(Reply::SeeOther(back(&form), vec![cookie]))
         }
         Err(refusal) => {
-            call.shared.pages.logins().failed(&name, address, Instant::now());
             tracing::warn!(user = name, %address, ?refusal, "a log-in was refused");
             let why = match refusal {
                 LoginRefusal::Wrong => "The name or the password is wrong.",
@@ -127,10 +126,4 @@ async fn log_out(call: Call) -> Answer {
         let _ = call.operator().log_out(&secret).await?;
     }
     Ok(Reply::SeeOther("/login".to_owned(), vec![cookies::session("", call.is_secure)]))
-}
-
-impl super::Pages {
-    fn logins(&self) -> std::sync::MutexGuard<'_, crate::logins::Logins> {
-        self.logins.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }

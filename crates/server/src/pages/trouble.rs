@@ -5,7 +5,7 @@ use axum::{
     http::{HeaderMap, Response, StatusCode, Uri, header},
 };
 
-use super::{cookies::Preferences, form::url, frame::Frame};
+use super::{form::url, frame::{self, Preferences}};
 use crate::{
     error::{Error, ErrorKind},
     reply,
@@ -14,10 +14,13 @@ use crate::{
 #[derive(askama::Template)]
 #[template(path = "trouble.html")]
 struct TroublePage {
-    frame: Frame,
+    title: &'static str,
+    theme: &'static str,
     status: u16,
     message: String,
     hint: String,
+    /// Whether a log-in may help.
+    is_login: bool,
 }
 
 /// The answer to a request for a page that failed. Whoever has to log in is asked to.
@@ -44,10 +47,15 @@ pub(crate) fn no_such_page(headers: &HeaderMap, error: Error) -> Response<Body> 
 }
 
 fn render(headers: &HeaderMap, status: StatusCode, error: Error) -> Response<Body> {
-    let frame = Frame::bare(status.canonical_reason().unwrap_or("Error"), Preferences::of(headers));
-    let (message, hint) = (sentence(error.message()), sentence(error.hint()));
-    let page = TroublePage { frame, status: status.as_u16(), message, hint };
-    match askama::Template::render(&page) {
+    let page = TroublePage {
+        title: status.canonical_reason().unwrap_or("Error"),
+        theme: Preferences::of(headers).theme(),
+        status: status.as_u16(),
+        message: sentence(error.message()),
+        hint: sentence(error.hint()),
+        is_login: matches!(error.kind(), ErrorKind::Unauthorized | ErrorKind::Forbidden),
+    };
+    match frame::render(&page) {
         Ok(html) => reply::page(status, html, &[]),
         Err(_) => error.into_response(),
     }

@@ -154,7 +154,7 @@ impl Route {
     }
 
     /// The handler limits its own time.
-    fn waits(mut self) -> Route {
+    pub(crate) fn waits(mut self) -> Route {
         self.waits = true;
         self
     }

@@ -61,17 +61,16 @@ impl PageStream {
         let keep_alive = tokio::time::sleep(KEEP_ALIVE);
         tokio::pin!(keep_alive);
         loop {
-            tokio::select! {
+            let update = tokio::select! {
                 biased;
                 _ = self.stopping.wait_for(|stopping| *stopping) => return None,
-                changed = self.updates.changed() => {
-                    let update = changed.map_or(Update::Over, |()| self.updates.borrow_and_update().clone());
-                    if let Some(text) = self.text(update) {
-                        return Some(text);
-                    }
-                }
+                changed = self.updates.changed() => changed.map(|()| self.updates.borrow_and_update().clone()),
                 () = tokio::time::sleep_until(self.ends_at) => return None,
                 () = &mut keep_alive => return Some(":\n\n".to_owned()),
+            };
+            // Without a sender there is no such view any more.
+            if let Some(text) = self.text(update.unwrap_or(Update::Over)) {
+                return Some(text);
             }
         }
     }
