@@ -11,12 +11,14 @@ use crate::{
     Actor, AdminAction, Attempt, AuditEntry, AuditFilter, Backend, Backlog, Branch, BranchChild,
     BranchChildFilter, BranchHealth, BranchTimes, CancelRequest, ChildEnd, ChildGroup, ClaimBatch,
     ClaimOnSubmit, ClaimRequest, Control, ControlOutcome, Database, Diagnose, Execution, Filter, Firing,
-    Fork, Fut, Holds, Inspect, Job, JobAction, JobEnd, JobPage, LimitView, Maintenance, MatchCount, Miscount,
-    Miss, NewToken, NewWorker, Now, OldestReady, PollReport, Prune, Pruned, QueueView, ReapReport,
-    ReapRequest, Registrant, RenewRequest, Renewal, Replay, RollUpReport, RollUpRequest, ScheduleView,
-    SchemaState, SerialView, SignalOutcome, SignalWaitFilter, SignalWaits, SourceRow, StageUpdate,
-    StateCount, Store, StoredToken, Summary, TableSource, Throughput, ThroughputFilter, TimerReport, Token,
-    Tokens, Transition, TransitionCount, Work, WorkerView,
+    Fork, Fut, Holds, Inspect, Job, JobAction, JobDetails, JobEnd, JobPage, LastCall, LimitView, Maintenance,
+    MatchCount, Miscount, Miss, NewOperation, NewToken, NewWorker, Now, OldestReady, OpenBranch, Operation,
+    OperationEnd, OperationId, OperationProgress, Operations, ParkedJob, PollReport, Prune, Pruned, Pulse,
+    QueueView, ReapReport, ReapRequest, Registrant, RenewRequest, Renewal, Replay, RollUpReport,
+    RollUpRequest, ScheduleView, SchemaState, SerialView, SignalOutcome, SignalWaitFilter, SignalWaits,
+    SourceRow, StageUpdate, StateCount, Store, StoredToken, Summary, TableSource, Throughput,
+    ThroughputFilter, TimerReport, Token, Tokens, Transition, TransitionCount, Unsuccessful,
+    UnsuccessfulFilter, Work, WorkerView,
 };
 
 /// Declares [`Wrapper`] with every method of the traits, and implements the traits for every wrapper.
@@ -85,6 +87,13 @@ wrapper! {
         clock() -> Fut<'a, Time>;
     }
     Inspect {
+        pulse(jobs: &'a [JobId]) -> Fut<'a, Pulse>;
+        summaries(ids: &'a [JobId]) -> Fut<'a, Vec<Option<Summary>>>;
+        details(ids: &'a [JobId]) -> Fut<'a, Vec<Option<JobDetails>>>;
+        unsuccessful(filter: &'a UnsuccessfulFilter, limit: usize) -> Fut<'a, Unsuccessful>;
+        parked(limit: usize) -> Fut<'a, Vec<ParkedJob>>;
+        last_calls(ids: &'a [JobId]) -> Fut<'a, Vec<Option<LastCall>>>;
+        open_branches(limit: usize) -> Fut<'a, Vec<OpenBranch>>;
         job(id: JobId) -> Fut<'a, Option<Job>>;
         jobs(filter: &'a Filter) -> Fut<'a, JobPage>;
         count_jobs(filter: &'a Filter, most: usize) -> Fut<'a, MatchCount>;
@@ -133,6 +142,14 @@ wrapper! {
         token(id: &'a str) -> Fut<'a, Option<StoredToken>>;
         tokens() -> Fut<'a, Vec<Token>>;
         registrant(worker: WorkerId) -> Fut<'a, Registrant>;
+    }
+    Operations {
+        add_operation(now: Now, operation: &'a NewOperation, actor: &'a Actor) -> Fut<'a, bool>;
+        update_operation(now: Now, id: OperationId, progress: &'a OperationProgress, ended: Option<&'a OperationEnd>) -> Fut<'a, bool>;
+        request_stop(now: Now, id: OperationId, actor: &'a Actor) -> Fut<'a, ControlOutcome>;
+        operation(now: Now, id: OperationId) -> Fut<'a, Option<Operation>>;
+        operations(now: Now, before: Option<OperationId>, limit: usize) -> Fut<'a, Vec<Operation>>;
+        prune_operations(before: Time) -> Fut<'a, usize>;
     }
     Backend {
         sibling() -> Fut<'a, Arc<dyn Store>>;

@@ -43,6 +43,7 @@ pub(super) struct Inner {
     pub(super) pending_cancels: BTreeMap<JobId, PendingCancel>,
     pub(super) audit: Vec<AuditEntry>,
     pub(super) tokens: Vec<crate::StoredToken>,
+    pub(super) operations: BTreeMap<crate::OperationId, crate::Operation>,
     pub(super) schedules: BTreeMap<String, StoredSchedule>,
     pub(super) branches: BTreeMap<(JobId, BranchNo), StoredBranch>,
     pub(super) rollups: Rollups,

@@ -4,6 +4,7 @@ drop table windlass_wait_batches;
 drop table windlass_branch_times;
 drop table windlass_ended_sums;
 drop table windlass_ended_batches;
+drop table windlass_operations;
 drop table windlass_tokens;
 drop table windlass_branches;
 drop table windlass_context;
