@@ -204,10 +204,14 @@ mod tests {
 
     #[test]
     fn a_form_needs_the_token_of_its_own_session() {
-        let session = |secret: Option<&str>| Principal { session: secret.map(Into::into), ..principal(&[], &[]) };
+        let session =
+            |secret: Option<&str>| Principal { session: secret.map(Into::into), ..principal(&[], &[]) };
         let (one, other, none) = (session(Some("a")), session(Some("b")), session(None));
         let token = form_token("key", &one);
-        assert!(is_form_token("key", &one, &token) && is_form_token("other key", &one, &token), "every server accepts it");
+        assert!(
+            is_form_token("key", &one, &token) && is_form_token("other key", &one, &token),
+            "every server accepts it"
+        );
         assert!(!is_form_token("key", &other, &token) && !is_form_token("key", &none, &token));
         assert!(is_form_token("key", &none, &form_token("key", &none)));
         assert!(!is_form_token("new key", &none, &form_token("key", &none)));

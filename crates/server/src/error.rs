@@ -171,7 +171,10 @@ impl Error {
 
     /// Whether the same request may succeed later.
     pub(crate) fn is_temporary(&self) -> bool {
-        matches!(self.kind, ErrorKind::Unavailable | ErrorKind::Timeout | ErrorKind::Internal | ErrorKind::TooMany)
+        matches!(
+            self.kind,
+            ErrorKind::Unavailable | ErrorKind::Timeout | ErrorKind::Internal | ErrorKind::TooMany
+        )
     }
 
     /// Whether what was asked for cannot be done as it was asked.

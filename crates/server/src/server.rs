@@ -332,7 +332,8 @@ async fn run(
     let (_client, client) = watch::channel(());
     let Client { address, is_secure } = from;
     let call_shared = Arc::clone(shared);
-    let call = Call { shared: call_shared, principal, path, uri, headers, body, permit, client, address, is_secure };
+    let call =
+        Call { shared: call_shared, principal, path, uri, headers, body, permit, client, address, is_secure };
     let handling = (route.handler)(call);
     if parts.method.is_safe() {
         return if route.waits {

@@ -2,7 +2,9 @@
 //!
 //! [`Store`] is what programs pass around. It has one trait per caller: [`Execution`] (workers submit, claim and commit),
 //! [`Maintenance`] (leases, lost workers, timers), [`Replay`] (what running code reads), [`Inspect`] (what people read),
-//! [`Control`] (what people do), [`Diagnose`] (what `windlass doctor` reads), [`Tokens`] and [`Users`] (who may send requests over the network) and [`Backend`] (connections and properties of the database). Three backends implement them:
+//! [`Control`] (what people do), [`Diagnose`] (what `windlass doctor` reads), [`Tokens`] and [`Users`] (who may send requests over the
+//! network), [`Operations`] (records of what servers do to many jobs) and [`Backend`] (connections and properties of the database).
+//! Three backends implement them:
 //! [`sqlite`] (a file), [`postgres`] (a server) and [`memory`] (plain maps: the oracle that the other two must agree with).
 //! `conformance` is the suite that all of them pass.
 //!
@@ -27,6 +29,7 @@ mod control;
 mod diagnose;
 mod error;
 mod execution;
+mod failure_text;
 mod inspect;
 mod intern;
 // Only databases have indexes.
@@ -34,6 +37,7 @@ mod intern;
 mod list;
 mod maintenance;
 pub mod memory;
+mod operations;
 #[cfg(feature = "postgres")]
 pub mod postgres;
 mod replay;
@@ -67,15 +71,21 @@ pub use execution::{
     NewWorker, Serves, SignalOutcome, TIMER_GATE, TxWork, Work,
 };
 pub use inspect::{
-    Attempt, AuditEntry, AuditFilter, Backlog, BranchTimes, CancelHold, ChildGroup, ChildPosition, Filter,
-    Firing, Holds, Inspect, Job, JobPage, LimitView, MAX_SIGNAL_NAMES, MatchCount, Miss, OTHER_SIGNALS,
-    Pause, QueueView, RateHold, ScheduleView, SerialHold, SerialView, SignalWaitFilter, SignalWaits,
+    Attempt, AuditEntry, AuditFilter, Backlog, BranchTimes, CancelHold, ChildGroup, ChildPosition,
+    FailureText, Filter, Firing, Holds, Inspect, Job, JobDetails, JobPage, JobPulse, LastCall, LimitView,
+    MAX_PULSE_JOBS, MAX_SIGNAL_NAMES, MatchCount, Miss, OTHER_SIGNALS, OpenBranch, ParkedJob, Pause, Pulse,
+    QueueView, RateHold, RunningDetails, ScheduleView, SerialHold, SerialView, SignalWaitFilter, SignalWaits,
     StateCount, Summary, Throughput, ThroughputBy, ThroughputFilter, Transition, TransitionCount,
-    UnreadableSignalView, Waiting, WorkerView,
+    UnreadableSignalView, Unsuccessful, UnsuccessfulFilter, UnsuccessfulJob, WaitDetails, Waiting,
+    WorkerView,
 };
 pub use maintenance::{
     CANCEL_AGAIN, Maintenance, PollReport, Prune, Pruned, ReapReport, ReapRequest, RenewRequest, Renewal,
     RollUpReport, RollUpRequest, TimerReport,
+};
+pub use operations::{
+    INTERRUPTED_AFTER, MAX_REFUSALS, NewOperation, Operation, OperationEnd, OperationId, OperationProgress,
+    OperationState, Operations, Refusal,
 };
 pub use replay::{
     Branch, BranchChild, BranchChildFilter, ChildEnd, ChildStates, Replay, SourceRow, TableSource,

@@ -11,13 +11,14 @@ use crate::{
     Actor, AdminAction, Attempt, AuditEntry, AuditFilter, Backend, Backlog, Branch, BranchChild,
     BranchChildFilter, BranchHealth, BranchTimes, CancelRequest, ChildEnd, ChildGroup, ClaimBatch,
     ClaimOnSubmit, ClaimRequest, Control, ControlOutcome, Database, Diagnose, Execution, Filter, Firing,
-    Fork, Fut, Holds, Inspect, Job, JobAction, JobEnd, JobPage, LimitView, Maintenance, MatchCount, Miscount,
-    Miss, NewSession, NewToken, NewUser, NewWorker, Now, OldestReady, PollReport, Prune, Pruned, QueueView,
-    ReapReport, ReapRequest, Registrant, RenewRequest, Renewal, Replay, RollUpReport, RollUpRequest,
-    ScheduleView, SchemaState, SerialView, Session, SessionUse, SignalOutcome, SignalWaitFilter, SignalWaits,
-    SourceRow, StageUpdate, StateCount, Store, StoredToken, StoredUser, Summary, TableSource, Throughput,
-    ThroughputFilter, TimerReport, Token, Tokens, Transition, TransitionCount, User, UserChange, Users, Work,
-    WorkerView,
+    Fork, Fut, Holds, Inspect, Job, JobAction, JobDetails, JobEnd, JobPage, LastCall, LimitView, Maintenance,
+    MatchCount, Miscount, Miss, NewOperation, NewSession, NewToken, NewUser, NewWorker, Now, OldestReady,
+    OpenBranch, Operation, OperationEnd, OperationId, OperationProgress, Operations, ParkedJob, PollReport,
+    Prune, Pruned, Pulse, QueueView, ReapReport, ReapRequest, Registrant, RenewRequest, Renewal, Replay,
+    RollUpReport, RollUpRequest, ScheduleView, SchemaState, SerialView, Session, SessionUse, SignalOutcome,
+    SignalWaitFilter, SignalWaits, SourceRow, StageUpdate, StateCount, Store, StoredToken, StoredUser,
+    Summary, TableSource, Throughput, ThroughputFilter, TimerReport, Token, Tokens, Transition,
+    TransitionCount, Unsuccessful, UnsuccessfulFilter, User, UserChange, Users, Work, WorkerView,
 };
 
 /// Declares [`Wrapper`] with every method of the traits, and implements the traits for every wrapper.
@@ -88,6 +89,13 @@ wrapper! {
         clock() -> Fut<'a, Time>;
     }
     Inspect {
+        pulse(jobs: &'a [JobId]) -> Fut<'a, Pulse>;
+        summaries(ids: &'a [JobId]) -> Fut<'a, Vec<Option<Summary>>>;
+        details(ids: &'a [JobId]) -> Fut<'a, Vec<Option<JobDetails>>>;
+        unsuccessful(filter: &'a UnsuccessfulFilter, limit: usize) -> Fut<'a, Unsuccessful>;
+        parked(limit: usize) -> Fut<'a, Vec<ParkedJob>>;
+        last_calls(ids: &'a [JobId]) -> Fut<'a, Vec<Option<LastCall>>>;
+        open_branches(limit: usize) -> Fut<'a, Vec<OpenBranch>>;
         job(id: JobId) -> Fut<'a, Option<Job>>;
         jobs(filter: &'a Filter) -> Fut<'a, JobPage>;
         count_jobs(filter: &'a Filter, most: usize) -> Fut<'a, MatchCount>;
@@ -147,6 +155,14 @@ wrapper! {
         touch_session(now: Now, used: &'a SessionUse) -> Fut<'a, bool>;
         end_session(hash: &'a [u8; 32]) -> Fut<'a, bool>;
         end_sessions(now: Now, user: &'a str, actor: &'a Actor) -> Fut<'a, ControlOutcome>;
+    }
+    Operations {
+        add_operation(now: Now, operation: &'a NewOperation, actor: &'a Actor) -> Fut<'a, bool>;
+        update_operation(now: Now, id: OperationId, progress: &'a OperationProgress, ended: Option<&'a OperationEnd>) -> Fut<'a, bool>;
+        request_stop(now: Now, id: OperationId, actor: &'a Actor) -> Fut<'a, ControlOutcome>;
+        operation(now: Now, id: OperationId) -> Fut<'a, Option<Operation>>;
+        operations(now: Now, before: Option<OperationId>, limit: usize) -> Fut<'a, Vec<Operation>>;
+        prune_operations(before: Time) -> Fut<'a, usize>;
     }
     Backend {
         sibling() -> Fut<'a, Arc<dyn Store>>;

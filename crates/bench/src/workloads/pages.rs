@@ -89,8 +89,8 @@ impl Workflow for Batch {
     type Error = Failure;
 
     async fn run(self, flow: Flow) -> Result<(), Failure> {
-        flow.step("plan", async |_| Ok(self.n)).await?;
-        flow.branch("items").spawn_each("item", 0..self.n, |n| Item { n }).merge(Merge::all()).await?;
+        let n = flow.step("plan", async || Ok(self.n)).await?;
+        flow.branch("items").spawn_each("item", 0..n, |n| Item { n }).merge(Merge::all()).await?;
         Ok(())
     }
 }
@@ -151,14 +151,18 @@ pub(super) async fn run(stores: &Stores, n: usize, quick: bool) -> anyhow::Resul
     let statements_per_second = open_pages(&host, &client, &pages, counted).await?;
 
     // The children drain while all pages are read again, one after the other.
-    let worker = kinds(stores.builder()).serve_only(["items"]).queue("items", Pool::slots(64)).start().await?;
+    let worker = kinds(stores.builder()).serve_only([("items".to_owned(), Pool::slots(64))]).start().await?;
     let mut draining = Measured::default();
     for round in 0..times {
         for page in &pages {
             draining.read(&client, page, 1).await?;
         }
         let left = host.inspect().state_counts().await?;
-        let left: u64 = left.iter().filter(|count| count.kind == "bench.item" && !count.state.is_final()).map(|count| count.jobs).sum();
+        let left: u64 = left
+            .iter()
+            .filter(|count| count.kind == "bench.item" && !count.state.is_final())
+            .map(|count| count.jobs)
+            .sum();
         if left == 0 {
             crate::out::note(&format!("the branch was empty after {} of {times} rounds", round + 1));
             break;
@@ -182,7 +186,10 @@ pub(super) async fn run(stores: &Stores, n: usize, quick: bool) -> anyhow::Resul
 
 /// Submits the jobs, and runs those that are to end.
 async fn fill(builder: windlass::Builder, n: usize) -> anyhow::Result<Shown> {
-    let engine = builder.serve_only(["mail", "default"]).queue("mail", Pool::slots(64)).start().await?;
+    let engine = builder
+        .serve_only(["mail", "default"].map(|queue| (queue.to_owned(), Pool::slots(64))))
+        .start()
+        .await?;
     let (children, mails, machines) = (n / 2, n / 4, (n / 100).min(5_000));
     let submitted = engine.submit_all((0..mails).map(|n| Mail { n })).await?;
     let (failed, done) = (submitted.get(7), submitted.first());
@@ -199,11 +206,18 @@ async fn fill(builder: windlass::Builder, n: usize) -> anyhow::Result<Shown> {
         ensure!(started.elapsed() < PATIENCE, "the store was not filled in time");
         let counts = engine.inspect().state_counts().await?;
         let of = |kind: &str, state| {
-            counts.iter().filter(|count| count.kind == kind && count.state == state).map(|count| count.jobs).sum::<u64>()
+            counts
+                .iter()
+                .filter(|count| count.kind == kind && count.state == state)
+                .map(|count| count.jobs)
+                .sum::<u64>()
         };
         let mails_left = of("bench.mail", State::Ready) + of("bench.mail", State::Running);
         let items = of("bench.item", State::Ready);
-        if mails_left == 0 && items as usize == children && of("bench.claim", State::Waiting) as usize == machines {
+        if mails_left == 0
+            && items as usize == children
+            && of("bench.claim", State::Waiting) as usize == machines
+        {
             break;
         }
         tokio::time::sleep(Duration::from_millis(50)).await;
@@ -216,13 +230,36 @@ async fn fill(builder: windlass::Builder, n: usize) -> anyhow::Result<Shown> {
 fn pages(shown: &Shown) -> Vec<String> {
     let Shown { failed, done, machine, batch } = shown;
     let fixed = [
-        "/", "/jobs", "/jobs?state=failed", "/jobs?state=ready", "/jobs?state=waiting", "/jobs?state=done", "/jobs?kind=bench.mail",
-        "/jobs?queue=idle&kind=bench.idle", "/jobs?tag=later", "/jobs?key_prefix=ba", "/jobs?state=failed&preview=retry", "/branches", "/waiting",
-        "/failures", "/schedules", "/queues", "/workers", "/analytics", "/analytics?span=24h", "/audit", "/access", "/submit",
+        "/",
+        "/jobs",
+        "/jobs?state=failed",
+        "/jobs?state=ready",
+        "/jobs?state=waiting",
+        "/jobs?state=done",
+        "/jobs?kind=bench.mail",
+        "/jobs?queue=idle&kind=bench.idle",
+        "/jobs?tag=later",
+        "/jobs?key_prefix=ba",
+        "/jobs?state=failed&preview=retry",
+        "/branches",
+        "/waiting",
+        "/failures",
+        "/schedules",
+        "/queues",
+        "/workers",
+        "/analytics",
+        "/analytics?span=24h",
+        "/audit",
+        "/access",
+        "/submit",
     ];
     let jobs = [
-        format!("/jobs/{failed}"), format!("/jobs/{done}"), format!("/jobs/{machine}"), format!("/jobs/{batch}"),
-        format!("/jobs/{batch}/graph"), format!("/jobs/{batch}/branches/items"),
+        format!("/jobs/{failed}"),
+        format!("/jobs/{done}"),
+        format!("/jobs/{machine}"),
+        format!("/jobs/{batch}"),
+        format!("/jobs/{batch}/graph"),
+        format!("/jobs/{batch}/branches/items"),
     ];
     fixed.into_iter().map(String::from).chain(jobs).collect()
 }
@@ -249,7 +286,11 @@ impl Measured {
             let status = response.status();
             let bytes = response.bytes().await?;
             let took = started.elapsed().as_secs_f64() * 1_000.0;
-            ensure!(status.is_success(), "GET {page} was answered with {status}: {}", String::from_utf8_lossy(&bytes));
+            ensure!(
+                status.is_success(),
+                "GET {page} was answered with {status}: {}",
+                String::from_utf8_lossy(&bytes)
+            );
             let (_, all, size) = &mut self.pages[index];
             all.push(took);
             *size = (*size).max(bytes.len());
@@ -281,7 +322,10 @@ impl Measured {
 
 /// The page without the ids of this run.
 fn page_name(page: &str) -> String {
-    page.split('/').map(|part| if part.len() == 36 && part.contains('-') { "{job}" } else { part }).collect::<Vec<_>>().join("/")
+    page.split('/')
+        .map(|part| if part.len() == 36 && part.contains('-') { "{job}" } else { part })
+        .collect::<Vec<_>>()
+        .join("/")
 }
 
 fn p95(took: &[f64]) -> f64 {
@@ -291,7 +335,12 @@ fn p95(took: &[f64]) -> f64 {
 }
 
 /// Opens many pages, and counts the statements of a while in which nothing happens.
-async fn open_pages(host: &Engine, client: &Client, pages: &[String], counted: Duration) -> anyhow::Result<f64> {
+async fn open_pages(
+    host: &Engine,
+    client: &Client,
+    pages: &[String],
+    counted: Duration,
+) -> anyhow::Result<f64> {
     let mut open = Vec::new();
     for page in pages.iter().cycle().take(OPEN) {
         let request = Request::get("/live").query("page", page).timeout(Duration::from_secs(3_600));

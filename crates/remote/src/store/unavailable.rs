@@ -6,10 +6,12 @@ use windlass_model::{JobId, Rev, Time, WorkerId};
 use windlass_store::{
     Actor, AdminAction, Attempt, AuditEntry, AuditFilter, Backlog, BranchHealth, BranchTimes, ChildGroup,
     Control, ControlOutcome, Database, Diagnose, Error, Filter, Firing, Fork, Fut, Holds, Inspect, Job,
-    JobAction, JobPage, LimitView, MatchCount, Miscount, Miss, NewSession, NewToken, NewUser, Now,
-    OldestReady, QueueView, Registrant, ScheduleView, SchemaState, SerialView, Session, SessionUse,
-    SignalWaitFilter, SignalWaits, StageUpdate, StateCount, StoredToken, StoredUser, Summary, Throughput,
-    ThroughputFilter, Token, Tokens, Transition, TransitionCount, User, UserChange, Users, WorkerView,
+    JobAction, JobDetails, JobPage, LastCall, LimitView, MatchCount, Miscount, Miss, NewOperation,
+    NewSession, NewToken, NewUser, Now, OldestReady, OpenBranch, Operation, OperationEnd, OperationId,
+    OperationProgress, Operations, ParkedJob, Pulse, QueueView, Registrant, ScheduleView, SchemaState,
+    SerialView, Session, SessionUse, SignalWaitFilter, SignalWaits, StageUpdate, StateCount, StoredToken,
+    StoredUser, Summary, Throughput, ThroughputFilter, Token, Tokens, Transition, TransitionCount,
+    Unsuccessful, UnsuccessfulFilter, User, UserChange, Users, WorkerView,
 };
 
 use super::{RemoteStore, test_time};
@@ -39,6 +41,13 @@ macro_rules! unavailable {
 
 unavailable! {
     Inspect {
+        pulse(jobs: &'a [JobId]) -> Pulse, "what a dashboard reads";
+        summaries(ids: &'a [JobId]) -> Vec<Option<Summary>>, "lists of jobs";
+        details(ids: &'a [JobId]) -> Vec<Option<JobDetails>>, "lists of jobs";
+        unsuccessful(filter: &'a UnsuccessfulFilter, limit: usize) -> Unsuccessful, "lists of jobs";
+        parked(limit: usize) -> Vec<ParkedJob>, "lists of jobs";
+        last_calls(ids: &'a [JobId]) -> Vec<Option<LastCall>>, "the journals of other jobs";
+        open_branches(limit: usize) -> Vec<OpenBranch>, "lists of branches";
         job(id: JobId) -> Option<Job>, "everything that is known of a job";
         jobs(filter: &'a Filter) -> JobPage, "lists of jobs";
         count_jobs(filter: &'a Filter, cap: usize) -> MatchCount, "counts of jobs";
@@ -91,6 +100,14 @@ unavailable! {
         touch_session(now: Now, used: &'a SessionUse) -> bool, "sessions of users";
         end_session(hash: &'a [u8; 32]) -> bool, "sessions of users";
         end_sessions(now: Now, user: &'a str, actor: &'a Actor) -> ControlOutcome, "sessions of users";
+    }
+    Operations {
+        add_operation(now: Now, operation: &'a NewOperation, actor: &'a Actor) -> bool, "records of operations";
+        update_operation(now: Now, id: OperationId, progress: &'a OperationProgress, ended: Option<&'a OperationEnd>) -> bool, "records of operations";
+        request_stop(now: Now, id: OperationId, actor: &'a Actor) -> ControlOutcome, "records of operations";
+        operation(now: Now, id: OperationId) -> Option<Operation>, "records of operations";
+        operations(now: Now, before: Option<OperationId>, limit: usize) -> Vec<Operation>, "records of operations";
+        prune_operations(before: Time) -> usize, "records of operations";
     }
 }
 

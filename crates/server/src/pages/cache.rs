@@ -1,6 +1,11 @@
 //! Reads that pages share: a value is read at most once in a span of time, however many pages ask for it.
 
-use std::{future::Future, hash::Hash, sync::Arc, time::{Duration, Instant}};
+use std::{
+    future::Future,
+    hash::Hash,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use std::collections::HashMap;
 use tokio::sync::Mutex;
@@ -59,7 +64,10 @@ impl<K: Hash + Eq + Clone, V> Cache<K, V> {
 
 #[cfg(test)]
 mod tests {
-    use std::{convert::Infallible, sync::atomic::{AtomicUsize, Ordering}};
+    use std::{
+        convert::Infallible,
+        sync::atomic::{AtomicUsize, Ordering},
+    };
 
     use super::*;
 

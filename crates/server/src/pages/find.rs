@@ -5,7 +5,12 @@ use serde_json::json;
 use windlass::{Filter, model::Permission, operate::Found, store::Summary};
 
 use super::form::{Form, segment, url};
-use crate::{call::Call, error::Error, reply::Reply, routes::{Access, Answer, Route}};
+use crate::{
+    call::Call,
+    error::Error,
+    reply::Reply,
+    routes::{Access, Answer, Route},
+};
 
 /// How many jobs the command palette shows.
 const SHOWN: usize = 8;

@@ -9,7 +9,11 @@ pub(crate) struct Form(Vec<(String, String)>);
 impl Form {
     /// Of a body or a query in the form of `application/x-www-form-urlencoded`.
     pub(crate) fn parse(bytes: &[u8]) -> Form {
-        Form(form_urlencoded::parse(bytes).map(|(name, value)| (name.into_owned(), value.into_owned())).collect())
+        Form(
+            form_urlencoded::parse(bytes)
+                .map(|(name, value)| (name.into_owned(), value.into_owned()))
+                .collect(),
+        )
     }
 
     /// The first value of a field without the white space around it; `None` if it is empty or missing.
@@ -42,7 +46,9 @@ impl Form {
 
     /// A field that must be filled in.
     pub(crate) fn required(&self, name: &str) -> Result<&str, Error> {
-        self.text(name).ok_or_else(|| Error::invalid(format!("the field {name:?} is empty"), "fill it in, and send the form again"))
+        self.text(name).ok_or_else(|| {
+            Error::invalid(format!("the field {name:?} is empty"), "fill it in, and send the form again")
+        })
     }
 
     /// A field that is written as text, if it is filled in.
@@ -53,7 +59,10 @@ impl Form {
     {
         let parse = |text: &str| {
             text.parse().map_err(|error| {
-                Error::invalid(format!("the field {name:?} is wrong: {error}"), "correct it, and send the form again")
+                Error::invalid(
+                    format!("the field {name:?} is wrong: {error}"),
+                    "correct it, and send the form again",
+                )
             })
         };
         self.text(name).map(parse).transpose()
@@ -89,7 +98,9 @@ pub(crate) fn segment(text: &str) -> String {
     let mut encoded = String::with_capacity(text.len());
     for byte in text.bytes() {
         match byte {
-            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' => encoded.push(char::from(byte)),
+            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' => {
+                encoded.push(char::from(byte))
+            }
             _ => encoded += &format!("%{byte:02X}"),
         }
     }
@@ -108,7 +119,10 @@ mod tests {
     fn fields_are_read() {
         let form = Form::parse(b"job=a&job=b&note=+two+words%21+&empty=&wait=1h30m&n=x&on=");
         assert_eq!(form.values("job").collect::<Vec<_>>(), ["a", "b"]);
-        assert_eq!((form.text("note"), form.text("empty"), form.text("none")), (Some("two words!"), None, None));
+        assert_eq!(
+            (form.text("note"), form.text("empty"), form.text("none")),
+            (Some("two words!"), None, None)
+        );
         assert!(form.has("on") && !form.has("off"));
         assert_eq!(form.duration("wait").ok().flatten(), Some(std::time::Duration::from_secs(5_400)));
         assert!(form.parsed::<u32>("n").is_err() && form.required("empty").is_err());
@@ -124,8 +138,14 @@ mod tests {
 
     #[test]
     fn urls_are_encoded() {
-        assert_eq!(url("/jobs", [("kind", Some("a&b")), ("queue", None), ("q", Some("ü"))]), "/jobs?kind=a%26b&q=%C3%BC");
+        assert_eq!(
+            url("/jobs", [("kind", Some("a&b")), ("queue", None), ("q", Some("ü"))]),
+            "/jobs?kind=a%26b&q=%C3%BC"
+        );
         assert_eq!(url("/jobs", [("kind", None)]), "/jobs");
-        assert_eq!((segment("a/b c"), segment(".."), segment("a.b")), ("a%2Fb%20c".into(), "%2E%2E".into(), "a.b".into()));
+        assert_eq!(
+            (segment("a/b c"), segment(".."), segment("a.b")),
+            ("a%2Fb%20c".into(), "%2E%2E".into(), "a.b".into())
+        );
     }
 }

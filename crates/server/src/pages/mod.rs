@@ -98,7 +98,12 @@ pub(crate) fn pages() -> &'static [Page] {
 /// The routes of all pages and of their forms.
 pub(crate) fn routes() -> Vec<Route> {
     let pages = PAGES.iter().map(page::route);
-    let parts =
-        [session::routes(), preferences::routes(), find::routes(), assets::routes(), vec![page::live_route()]];
+    let parts = [
+        session::routes(),
+        preferences::routes(),
+        find::routes(),
+        assets::routes(),
+        vec![page::live_route()],
+    ];
     pages.chain(parts.into_iter().flatten()).collect()
 }

@@ -104,7 +104,12 @@ impl PageCall {
     }
 
     /// The same for a page whose live updates are rendered with another query: a list stays at its rows.
-    pub(crate) async fn frame_at(&self, title: impl Into<String>, part: &'static str, live: &str) -> Result<Frame, Error> {
+    pub(crate) async fn frame_at(
+        &self,
+        title: impl Into<String>,
+        part: &'static str,
+        live: &str,
+    ) -> Result<Frame, Error> {
         let numbers = self.shared().pages.numbers(self.shared()).await?;
         let user = self.principal().user.clone();
         let message = self.notice.as_ref().map(|notice| {
@@ -163,7 +168,10 @@ async fn live(call: Call) -> Answer {
     let query = Form::parse(call.uri.query().unwrap_or_default().as_bytes());
     let unknown = || Error::new(ErrorKind::NotFound, "there is no such page", "open it in a browser");
     let uri: axum::http::Uri = query.required("page")?.parse().map_err(|_| unknown())?;
-    let (page, path) = super::pages().iter().find_map(|page| Some((page, path_parameters(page.path, uri.path())?))).ok_or_else(unknown)?;
+    let (page, path) = super::pages()
+        .iter()
+        .find_map(|page| Some((page, path_parameters(page.path, uri.path())?)))
+        .ok_or_else(unknown)?;
     let mut view = call.again();
     // What a form did is shown once, and is no part of the view.
     (view.uri, view.path) = (uri, path);
@@ -177,7 +185,9 @@ async fn live(call: Call) -> Answer {
     call.permit.release();
     let job = view.path.iter().find(|(name, _)| name == "job").and_then(|(_, id)| id.parse::<JobId>().ok());
     let updates = call.shared.pages.live.watch(key, view, page, job, first.clone());
-    let updates = updates.ok_or_else(|| Error::new(ErrorKind::Unavailable, "too many pages are open", "load it again later"))?;
+    let updates = updates.ok_or_else(|| {
+        Error::new(ErrorKind::Unavailable, "too many pages are open", "load it again later")
+    })?;
     Ok(Reply::Stream(live::stream(updates, first, call.shared.stopping.clone(), permit)))
 }
 
@@ -188,12 +198,15 @@ fn path_parameters(pattern: &str, path: &str) -> Option<Vec<(String, String)>> {
     loop {
         match (patterns.next(), parts.next()) {
             (None, None) => return Some(found),
-            (Some(pattern), Some(part)) => match pattern.strip_prefix('{').and_then(|name| name.strip_suffix('}')) {
-                Some(_) if part.is_empty() => return None,
-                Some(name) => found.push((name.to_owned(), percent_decode_str(part).decode_utf8().ok()?.into_owned())),
-                None if pattern == part => {}
-                None => return None,
-            },
+            (Some(pattern), Some(part)) => {
+                match pattern.strip_prefix('{').and_then(|name| name.strip_suffix('}')) {
+                    Some(_) if part.is_empty() => return None,
+                    Some(name) => found
+                        .push((name.to_owned(), percent_decode_str(part).decode_utf8().ok()?.into_owned())),
+                    None if pattern == part => {}
+                    None => return None,
+                }
+            }
             _ => return None,
         }
     }
@@ -251,7 +264,8 @@ fn check_form(call: &Call, form: &Form) -> Result<(), Error> {
 
 /// The page to go back to: a path of this server, whatever the form says.
 pub(crate) fn back(form: &Form) -> String {
-    let is_own = |path: &&str| path.starts_with('/') && !path.starts_with("//") && !path.contains(['\\', '\r', '\n']);
+    let is_own =
+        |path: &&str| path.starts_with('/') && !path.starts_with("//") && !path.contains(['\\', '\r', '\n']);
     form.text("back").filter(is_own).unwrap_or("/").to_owned()
 }
 
@@ -281,9 +295,17 @@ mod tests {
     fn paths_match_patterns() {
         let of = |pattern, path| path_parameters(pattern, path);
         let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
-        assert_eq!(of("/jobs/{job}/branches/{name}", "/jobs/a%2Fb/branches/c"), Some(vec![pair("job", "a/b"), pair("name", "c")]));
+        assert_eq!(
+            of("/jobs/{job}/branches/{name}", "/jobs/a%2Fb/branches/c"),
+            Some(vec![pair("job", "a/b"), pair("name", "c")])
+        );
         assert_eq!(of("/", "/"), Some(Vec::new()));
-        for (pattern, path) in [("/jobs/{job}", "/jobs/"), ("/jobs/{job}", "/jobs/a/b"), ("/jobs", "/queues"), ("/jobs/{job}", "/jobs/%FF")] {
+        for (pattern, path) in [
+            ("/jobs/{job}", "/jobs/"),
+            ("/jobs/{job}", "/jobs/a/b"),
+            ("/jobs", "/queues"),
+            ("/jobs/{job}", "/jobs/%FF"),
+        ] {
             assert_eq!(of(pattern, path), None, "{path}");
         }
     }
@@ -292,7 +314,9 @@ mod tests {
     fn a_form_leads_to_this_server_alone() {
         let of = |text: &str| back(&Form::parse(format!("back={text}").as_bytes()));
         assert_eq!(of("%2Fjobs%3Fstate%3Dfailed"), "/jobs?state=failed");
-        for other in ["https://evil.example", "%2F%2Fevil.example", "%2F%5Cevil.example", "jobs", "", "%2Fa%0D%0Ab"] {
+        for other in
+            ["https://evil.example", "%2F%2Fevil.example", "%2F%5Cevil.example", "jobs", "", "%2Fa%0D%0Ab"]
+        {
             assert_eq!(of(other), "/", "{other}");
         }
     }

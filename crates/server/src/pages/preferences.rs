@@ -3,7 +3,11 @@
 use axum::http::Method;
 
 use super::{cookies::theme, form::Form, frame::Preferences, page::back};
-use crate::{call::Call, reply::Reply, routes::{Access, Answer, Route}};
+use crate::{
+    call::Call,
+    reply::Reply,
+    routes::{Access, Answer, Route},
+};
 
 pub(super) fn routes() -> Vec<Route> {
     vec![Route::page(Method::POST, "/preferences", Access::OpenPage, set)]
@@ -40,6 +44,9 @@ mod tests {
         assert_eq!(dark, Preferences { theme: Some(Theme::Dark), ..Preferences::default() });
         let utc = changed(dark, &Form::parse(b"zone=utc&times=absolute"));
         assert_eq!(utc, Preferences { theme: Some(Theme::Dark), utc: true, absolute_times: true });
-        assert_eq!(changed(utc, &Form::parse(b"theme=system&zone=local&times=relative")), Preferences::default());
+        assert_eq!(
+            changed(utc, &Form::parse(b"theme=system&zone=local&times=relative")),
+            Preferences::default()
+        );
     }
 }

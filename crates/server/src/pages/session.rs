@@ -99,7 +99,8 @@ async fn log_in(call: Call) -> Answer {
     let address = call.address;
     if let Err(wait) = call.shared.pages.logins.begin(&name, address, Instant::now()) {
         let wait = windlass::operate::text::duration(wait);
-        let why = format!("Too many log-ins failed. Try again in {wait}, or ask an administrator to log you in.");
+        let why =
+            format!("Too many log-ins failed. Try again in {wait}, or ask an administrator to log you in.");
         return page(&call, StatusCode::TOO_MANY_REQUESTS, &form, Some(why));
     }
     match call.operator().log_in(&name, &password).await? {
@@ -113,7 +114,9 @@ async fn log_in(call: Call) -> Answer {
             tracing::warn!(user = name, %address, ?refusal, "a log-in was refused");
             let why = match refusal {
                 LoginRefusal::Wrong => "The name or the password is wrong.",
-                LoginRefusal::Disabled => "This user is disabled. An administrator can enable it with `windlass users enable`.",
+                LoginRefusal::Disabled => {
+                    "This user is disabled. An administrator can enable it with `windlass users enable`."
+                }
             };
             page(&call, StatusCode::FORBIDDEN, &form, Some(why.to_owned()))
         }

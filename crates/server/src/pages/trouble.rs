@@ -5,7 +5,10 @@ use axum::{
     http::{HeaderMap, Response, StatusCode, Uri, header},
 };
 
-use super::{form::url, frame::{self, Preferences}};
+use super::{
+    form::url,
+    frame::{self, Preferences},
+};
 use crate::{
     error::{Error, ErrorKind},
     reply,

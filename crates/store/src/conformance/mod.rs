@@ -28,6 +28,7 @@ pub mod children;
 pub mod claim;
 pub mod commit;
 pub mod control;
+pub mod details;
 pub mod diagnose;
 pub mod flow_control_races;
 pub mod fork;
@@ -43,7 +44,9 @@ pub mod lost_children;
 pub mod lost_claims;
 pub mod machine;
 pub mod maintenance_races;
+pub mod operations;
 pub mod prune;
+pub mod pulse;
 pub mod races;
 pub mod random_sequences;
 pub mod rate;
@@ -244,6 +247,29 @@ macro_rules! conformance {
                 a_page_that_finds_nothing_says_where_to_go_on
                 a_kind_is_listed_after_some_of_its_jobs_were_pruned
                 a_machine_is_listed_in_its_new_version
+            }
+            pulse {
+                the_pulse_differs_after_whatever_jobs_do
+                the_pulse_differs_after_whatever_people_do
+                the_pulse_rests_while_nothing_happens
+                the_pulse_has_the_jobs_that_are_asked_for_in_their_order
+            }
+            details {
+                many_summaries_are_read_in_the_order_of_their_ids
+                details_say_why_a_job_is_in_its_state
+                details_have_the_settings_that_lists_show
+                unsuccessful_jobs_are_read_newest_first
+                an_unsuccessful_child_names_its_parent_and_its_branch
+                parked_jobs_are_read_oldest_first_whatever_their_stage
+                the_last_entry_of_a_journal_is_read_without_its_payload
+                branches_that_are_not_merged_are_read_newest_first
+            }
+            operations {
+                an_operation_is_recorded_from_its_beginning_to_its_end
+                a_request_to_stop_is_returned_by_the_next_update_and_audited
+                an_operation_that_records_nothing_for_a_minute_is_interrupted
+                operations_are_listed_newest_first_and_pruned
+                invalid_operations_are_refused
             }
             schedule {
                 a_tick_fires_once_and_the_next_is_reported
@@ -708,6 +734,9 @@ mod tests {
             include_str!("diagnose.rs"),
             include_str!("inspect.rs"),
             include_str!("lists.rs"),
+            include_str!("pulse.rs"),
+            include_str!("details.rs"),
+            include_str!("operations.rs"),
             include_str!("state_table.rs"),
             include_str!("bad_input.rs"),
             include_str!("serial.rs"),

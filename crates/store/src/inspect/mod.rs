@@ -1,19 +1,28 @@
 //! Reads for people, and what they return.
 
 mod audit;
+mod branches;
+pub(crate) mod details;
 mod holds;
 mod job;
 mod overview;
+pub(crate) mod pulse;
 mod schedule;
 mod throughput;
 
 pub use audit::{AuditEntry, AuditFilter};
+pub use branches::OpenBranch;
+pub use details::{
+    FailureText, JobDetails, LastCall, ParkedJob, RunningDetails, Unsuccessful, UnsuccessfulFilter,
+    UnsuccessfulJob, WaitDetails,
+};
 pub use holds::{CancelHold, Holds, Pause, RateHold, SerialHold, UnreadableSignalView, Waiting};
 pub use job::{
     Attempt, ChildGroup, ChildPosition, Filter, Job, JobPage, MatchCount, Summary, Transition,
     TransitionCount,
 };
 pub use overview::{Backlog, LimitView, QueueView, SerialView, StateCount, WorkerView};
+pub use pulse::{JobPulse, MAX_PULSE_JOBS, Pulse};
 pub use schedule::{Firing, Miss, ScheduleView};
 pub use throughput::{
     BranchTimes, MAX_SIGNAL_NAMES, OTHER_SIGNALS, SignalWaitFilter, SignalWaits, Throughput, ThroughputBy,
@@ -28,6 +37,35 @@ use crate::{Fut, Replay, SchemaState};
 ///
 /// Reads only: they see committed state, take no locks and may be slightly behind each other.
 pub trait Inspect: Replay {
+    /// Whether anything may have changed that people see: one light statement that reads no jobs but those named, of which there may be
+    /// [`MAX_PULSE_JOBS`]. A server calls it every second in place of the reads of its pages.
+    ///
+    /// [`Pulse::store`] differs after any job was submitted, claimed, released, parked, woken, retried or has ended, after a queue, a limit
+    /// or a schedule was changed, a worker came or went, people acted or an operation went on. It stays the same while nothing of that
+    /// happens: leases that are renewed, roll-ups and steps of jobs that go on running do not change it.
+    fn pulse<'a>(&'a self, jobs: &'a [JobId]) -> Fut<'a, Pulse>;
+
+    /// Many jobs as lists show them, in the order of their ids here; `None` for one that does not exist. One statement.
+    fn summaries<'a>(&'a self, ids: &'a [JobId]) -> Fut<'a, Vec<Option<Summary>>>;
+
+    /// Why many jobs are in their states, as far as their own rows say, in the order of their ids here; `None` for one that does not
+    /// exist. A constant number of statements, which read no payloads.
+    fn details<'a>(&'a self, ids: &'a [JobId]) -> Fut<'a, Vec<Option<JobDetails>>>;
+
+    /// Jobs that failed or were cancelled, in short: those that match among the newest `limit`, newest first. Walks an index of such jobs
+    /// and reads no payloads.
+    fn unsuccessful<'a>(&'a self, filter: &'a UnsuccessfulFilter, limit: usize) -> Fut<'a, Unsuccessful>;
+
+    /// Parked jobs in short, the ones submitted first first, at most `limit`. Walks an index of such jobs and reads no payloads.
+    fn parked(&self, limit: usize) -> Fut<'_, Vec<ParkedJob>>;
+
+    /// The last entries in the journals of some jobs, in the order of their ids here; `None` for one without a journal. One statement.
+    fn last_calls<'a>(&'a self, ids: &'a [JobId]) -> Fut<'a, Vec<Option<LastCall>>>;
+
+    /// Branches that are not merged, of all jobs: those of the newest jobs first, at most `limit`. Walks an index of such branches. Their
+    /// times are as of the last roll-up.
+    fn open_branches(&self, limit: usize) -> Fut<'_, Vec<OpenBranch>>;
+
     /// One job with everything that is known of it.
     fn job(&self, id: JobId) -> Fut<'_, Option<Job>>;
 

@@ -1,13 +1,12 @@
 //! Reads for people and for parents: branches, their children, and the position of a child.
 
-use windlass_model::BranchNo;
-
 use super::{
     branch::{BranchKey, StoredBranch},
     *,
 };
 use crate::{
-    Branch, BranchChild, BranchChildFilter, ChildEnd, ChildGroup, ChildPosition, ChildStates, Summary,
+    Branch, BranchChild, BranchChildFilter, BranchTimes, ChildEnd, ChildGroup, ChildPosition, ChildStates,
+    OpenBranch, Summary,
 };
 
 impl Inner {
@@ -35,25 +34,19 @@ impl Inner {
     }
 
     pub(super) fn branches(&self, job: JobId) -> Vec<Branch> {
-        let view = |((job, number), branch): (&(JobId, BranchNo), &StoredBranch)| Branch {
-            job: *job,
-            number: *number,
-            name: branch.name.clone(),
-            spawns: branch.spawns.clone(),
-            cursor: branch.cursor.clone(),
-            sealed: branch.sealed,
-            merged: branch.merged,
-            cancels_children: branch.cancels_children,
-            spawned: branch.spawned,
-            counts: branch.counts,
-            watch: branch.watch.clone(),
-            merge_record: branch.merge_record.clone(),
-            opened_at: branch.opened_at,
-            sealed_at: branch.sealed_at,
-            merged_at: branch.merged_at,
-            poll: branch.poll.clone(),
+        let of_job = self.branches.iter().filter(|((of, _), _)| *of == job);
+        of_job.map(|(key, branch)| branch.view(*key)).collect()
+    }
+
+    pub(super) fn open_branches(&self, limit: usize) -> Vec<OpenBranch> {
+        let open = self.branches.iter().rev().filter(|(_, branch)| !branch.merged).take(limit);
+        let view = |(key, branch): (&BranchKey, &StoredBranch)| {
+            let times = self.branch_times(key.0).into_iter().find(|times| times.branch == key.1);
+            let none = BranchTimes { branch: key.1, ..BranchTimes::default() };
+            let branch = Branch { cursor: None, ..branch.view(*key) };
+            OpenBranch { branch, parent: self.summary(key.0), times: times.unwrap_or(none) }
         };
-        self.branches.iter().filter(|((of, _), _)| *of == job).map(view).collect()
+        open.map(view).collect()
     }
 
     pub(super) fn branch_children(&self, filter: &BranchChildFilter) -> Vec<BranchChild> {
@@ -125,5 +118,28 @@ impl Inner {
             ended: self.job_end(*id),
         };
         self.jobs.iter().filter(is_wanted).take(limit).map(view).collect()
+    }
+}
+
+impl StoredBranch {
+    fn view(&self, (job, number): BranchKey) -> Branch {
+        Branch {
+            job,
+            number,
+            name: self.name.clone(),
+            spawns: self.spawns.clone(),
+            cursor: self.cursor.clone(),
+            sealed: self.sealed,
+            merged: self.merged,
+            cancels_children: self.cancels_children,
+            spawned: self.spawned,
+            counts: self.counts,
+            watch: self.watch.clone(),
+            merge_record: self.merge_record.clone(),
+            opened_at: self.opened_at,
+            sealed_at: self.sealed_at,
+            merged_at: self.merged_at,
+            poll: self.poll.clone(),
+        }
     }
 }

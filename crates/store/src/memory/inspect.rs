@@ -5,9 +5,10 @@ use windlass_model::{JournalEntry, progress};
 use super::*;
 use crate::{
     AuditFilter, Backlog, Branch, BranchChild, BranchChildFilter, BranchTimes, ChildEnd, ChildGroup, Filter,
-    Firing, Holds, Inspect, Job, JobPage, LimitView, MatchCount, Miss, QueueView, Replay, ScheduleView,
-    SchemaState, SerialView, SignalWaitFilter, SignalWaits, SourceRow, StateCount, Summary, TableSource,
-    Throughput, ThroughputFilter, TransitionCount, WorkerView,
+    Firing, Holds, Inspect, Job, JobDetails, JobPage, LastCall, LimitView, MatchCount, Miss, OpenBranch,
+    ParkedJob, Pulse, QueueView, Replay, ScheduleView, SchemaState, SerialView, SignalWaitFilter,
+    SignalWaits, SourceRow, StateCount, Summary, TableSource, Throughput, ThroughputFilter, TransitionCount,
+    Unsuccessful, UnsuccessfulFilter, WorkerView, inspect::pulse,
 };
 
 impl Inner {
@@ -224,6 +225,40 @@ impl Replay for Memory {
 }
 
 impl Inspect for Memory {
+    fn pulse<'a>(&'a self, jobs: &'a [JobId]) -> Fut<'a, Pulse> {
+        self.run(None, |inner, now| {
+            pulse::check(jobs)?;
+            Ok(inner.pulse(now, jobs))
+        })
+    }
+
+    fn summaries<'a>(&'a self, ids: &'a [JobId]) -> Fut<'a, Vec<Option<Summary>>> {
+        self.run(None, |inner, _| {
+            let summary = |id: &JobId| inner.jobs.contains_key(id).then(|| inner.summary(*id));
+            Ok(ids.iter().map(summary).collect())
+        })
+    }
+
+    fn details<'a>(&'a self, ids: &'a [JobId]) -> Fut<'a, Vec<Option<JobDetails>>> {
+        self.run(None, |inner, _| Ok(ids.iter().map(|id| inner.details(*id)).collect()))
+    }
+
+    fn unsuccessful<'a>(&'a self, filter: &'a UnsuccessfulFilter, limit: usize) -> Fut<'a, Unsuccessful> {
+        self.run(None, |inner, _| Ok(inner.unsuccessful(filter, limit)))
+    }
+
+    fn parked(&self, limit: usize) -> Fut<'_, Vec<ParkedJob>> {
+        self.run(None, |inner, _| Ok(inner.parked_jobs(limit)))
+    }
+
+    fn last_calls<'a>(&'a self, ids: &'a [JobId]) -> Fut<'a, Vec<Option<LastCall>>> {
+        self.run(None, |inner, _| Ok(ids.iter().map(|id| inner.last_call(*id)).collect()))
+    }
+
+    fn open_branches(&self, limit: usize) -> Fut<'_, Vec<OpenBranch>> {
+        self.run(None, |inner, _| Ok(inner.open_branches(limit)))
+    }
+
     fn job(&self, id: JobId) -> Fut<'_, Option<Job>> {
         self.run(None, |inner, _| Ok(inner.job(id)))
     }

@@ -47,6 +47,7 @@ pub(super) struct Inner {
     pub(super) users: BTreeMap<String, crate::StoredUser>,
     /// By the hash of the secret.
     pub(super) sessions: BTreeMap<[u8; 32], StoredSession>,
+    pub(super) operations: BTreeMap<crate::OperationId, crate::Operation>,
     pub(super) schedules: BTreeMap<String, StoredSchedule>,
     pub(super) branches: BTreeMap<(JobId, BranchNo), StoredBranch>,
     pub(super) rollups: Rollups,

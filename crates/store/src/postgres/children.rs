@@ -4,11 +4,12 @@ use tokio_postgres::Row;
 use windlass_model::{BranchNo, BranchPosition, JobId, Payload, Rev, Time};
 
 use super::{
-    Postgres, SPAN, branch::read_counts, change_params::Param, conn::Conn, inspect::payload, poll::PAGE, sql,
+    Postgres, SPAN, branch::read_counts, change_params::Param, conn::Conn, inspect::payload, poll::PAGE,
+    rollups::histogram, sql,
 };
 use crate::{
-    Branch, BranchChild, BranchChildFilter, ChildEnd, ChildGroup, ChildPosition, ChildStates, Error, JobEnd,
-    Summary,
+    Branch, BranchChild, BranchChildFilter, BranchTimes, ChildEnd, ChildGroup, ChildPosition, ChildStates,
+    Error, JobEnd, OpenBranch, Summary,
     columns::{self, CANCELLED, DONE, FAILED, LIVE},
 };
 
@@ -22,6 +23,29 @@ pub(super) fn read_place(row: &Row, from: usize) -> Option<ChildPosition> {
     let item = row.get::<_, Option<String>>(from + 2).unwrap_or_default();
     let items = row.get::<_, i32>(from + 3) as u32;
     Some(ChildPosition { branch, name, spawn: spawn.unwrap_or_default(), item, items })
+}
+
+/// Reads a branch of a job, from a column on.
+fn read_branch(row: &Row, from: usize, job: JobId) -> Branch {
+    let merged_at = row.get::<_, Option<i64>>(from + 11).map(Time);
+    Branch {
+        job,
+        number: BranchNo(row.get(from)),
+        name: row.get(from + 1),
+        spawns: columns::spawns(row.get(from + 2)),
+        cursor: payload(row.get(from + 3), row.get(from + 4)),
+        sealed: row.get(from + 5),
+        merged: merged_at.is_some(),
+        cancels_children: row.get(from + 6),
+        spawned: row.get(from + 7),
+        counts: read_counts(row, from + 14),
+        watch: columns::watch(row.get(from + 8)),
+        merge_record: row.get(from + 9),
+        opened_at: Time(row.get(from + 10)),
+        sealed_at: row.get::<_, Option<i64>>(from + 18).map(Time),
+        merged_at,
+        poll: columns::poll(row.get(from + 12), row.get::<_, Option<i64>>(from + 13).map(Time)),
+    }
 }
 
 impl Postgres {
@@ -87,25 +111,28 @@ impl Postgres {
 
     pub(super) async fn read_branches(&self, job: JobId) -> Result<Vec<Branch>, Error> {
         let rows = self.conn().await?.read(sql::children::BRANCHES, &[&job.0]).await?;
-        let branch = |row: &Row| Branch {
-            job,
-            number: BranchNo(row.get(0)),
-            name: row.get(1),
-            spawns: columns::spawns(row.get(2)),
-            cursor: payload(row.get(3), row.get(4)),
-            sealed: row.get(5),
-            merged: row.get::<_, Option<i64>>(11).is_some(),
-            cancels_children: row.get(6),
-            spawned: row.get(7),
-            counts: read_counts(row, 14),
-            watch: columns::watch(row.get(8)),
-            merge_record: row.get(9),
-            opened_at: Time(row.get(10)),
-            sealed_at: row.get::<_, Option<i64>>(18).map(Time),
-            merged_at: row.get::<_, Option<i64>>(11).map(Time),
-            poll: columns::poll(row.get(12), row.get::<_, Option<i64>>(13).map(Time)),
+        Ok(rows.iter().map(|row| read_branch(row, 0, job)).collect())
+    }
+
+    pub(super) async fn read_open_branches(&self, limit: usize) -> Result<Vec<OpenBranch>, Error> {
+        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+        let conn = self.conn().await?;
+        let rows = conn.read(sql::children::OPEN_BRANCHES, &[&SPAN, &limit]).await?;
+        self.ensure_lanes(&conn, rows.iter().map(|row| row.get(1))).await?;
+        let open = |row: &Row| {
+            let parent = self.summary(row)?;
+            let branch = read_branch(row, 14, parent.id);
+            let histogram = |column: usize| row.get::<_, Option<&[u8]>>(column).map(histogram).transpose();
+            let times = BranchTimes {
+                branch: branch.number,
+                first_start_at: row.get::<_, Option<i64>>(33).map(Time),
+                last_end_at: row.get::<_, Option<i64>>(34).map(Time),
+                wait_times: histogram(35)?.unwrap_or_default(),
+                run_times: histogram(36)?.unwrap_or_default(),
+            };
+            Ok(OpenBranch { branch, parent, times })
         };
-        Ok(rows.iter().map(branch).collect())
+        rows.iter().map(open).collect()
     }
 
     pub(super) async fn read_branch_children(

@@ -8,9 +8,10 @@ use windlass_model::{Epoch, JobId, JournalEntry, Location, Payload, Rev, Signal,
 use super::{Postgres, SPAN, children::read_place, migrate, sql};
 use crate::{
     Attempt, AuditEntry, AuditFilter, Backlog, Branch, BranchChild, BranchChildFilter, BranchTimes, ChildEnd,
-    ChildGroup, Error, Filter, Firing, Fut, Holds, Inspect, Job, JobEnd, JobPage, LimitView, MatchCount,
-    Miss, QueueView, Replay, ScheduleView, SchemaState, SerialView, SignalWaitFilter, SignalWaits, SourceRow,
-    StateCount, Summary, TableSource, Throughput, ThroughputFilter, Transition, TransitionCount, WorkerView,
+    ChildGroup, Error, Filter, Firing, Fut, Holds, Inspect, Job, JobDetails, JobEnd, JobPage, LastCall,
+    LimitView, MatchCount, Miss, OpenBranch, ParkedJob, Pulse, QueueView, Replay, ScheduleView, SchemaState,
+    SerialView, SignalWaitFilter, SignalWaits, SourceRow, StateCount, Summary, TableSource, Throughput,
+    ThroughputFilter, Transition, TransitionCount, Unsuccessful, UnsuccessfulFilter, WorkerView,
     columns::{self, ALIVE},
 };
 
@@ -169,6 +170,34 @@ impl Replay for Postgres {
 }
 
 impl Inspect for Postgres {
+    fn pulse<'a>(&'a self, jobs: &'a [JobId]) -> Fut<'a, Pulse> {
+        Box::pin(self.read_pulse(jobs))
+    }
+
+    fn summaries<'a>(&'a self, ids: &'a [JobId]) -> Fut<'a, Vec<Option<Summary>>> {
+        Box::pin(self.read_summaries(ids))
+    }
+
+    fn details<'a>(&'a self, ids: &'a [JobId]) -> Fut<'a, Vec<Option<JobDetails>>> {
+        Box::pin(self.read_details(ids))
+    }
+
+    fn unsuccessful<'a>(&'a self, filter: &'a UnsuccessfulFilter, limit: usize) -> Fut<'a, Unsuccessful> {
+        Box::pin(self.read_unsuccessful_jobs(filter, limit))
+    }
+
+    fn parked(&self, limit: usize) -> Fut<'_, Vec<ParkedJob>> {
+        Box::pin(self.read_parked(limit))
+    }
+
+    fn last_calls<'a>(&'a self, ids: &'a [JobId]) -> Fut<'a, Vec<Option<LastCall>>> {
+        Box::pin(self.read_last_calls(ids))
+    }
+
+    fn open_branches(&self, limit: usize) -> Fut<'_, Vec<OpenBranch>> {
+        Box::pin(self.read_open_branches(limit))
+    }
+
     fn job(&self, id: JobId) -> Fut<'_, Option<Job>> {
         Box::pin(self.read_job(id))
     }

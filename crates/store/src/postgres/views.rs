@@ -17,7 +17,7 @@ use crate::{
 };
 
 /// Reads a pause from three columns.
-fn read_pause(row: &Row, from: usize) -> Option<Pause> {
+pub(super) fn read_pause(row: &Row, from: usize) -> Option<Pause> {
     let at = Time(row.get::<_, Option<i64>>(from)?);
     Some(Pause { at, author: row.get(from + 1), note: row.get(from + 2) })
 }

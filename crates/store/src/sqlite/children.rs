@@ -1,44 +1,73 @@
 //! Reads for people and for parents: branches, their children, and the position of a child.
 
 use rusqlite::{Row, params};
-use windlass_model::{BranchNo, BranchPosition, JobId, Payload, Rev, Time};
+use windlass_model::{BranchNo, BranchPosition, Histogram, JobId, Payload, Rev, Time};
 
 use super::{
     branch::read_counts,
     inspect::{SPAN, summary},
+    rollups::histogram,
     sql,
     tx::{Tx, read_id},
     views::row_limit,
 };
 use crate::{
-    Branch, BranchChild, BranchChildFilter, ChildEnd, ChildGroup, ChildPosition, ChildStates, Error, JobEnd,
-    Summary,
+    Branch, BranchChild, BranchChildFilter, BranchTimes, ChildEnd, ChildGroup, ChildPosition, ChildStates,
+    Error, JobEnd, OpenBranch, Summary,
     columns::{self, CANCELLED, FAILED},
 };
 
 pub(super) fn branches(tx: &Tx<'_>, job: JobId) -> Result<Vec<Branch>, Error> {
-    tx.query_all(sql::children::BRANCHES, [job.as_bytes()], |row| {
-        let cursor = row.get::<_, Option<u8>>(3)?;
-        let poll_at = row.get::<_, Option<i64>>(17)?.map(Time);
-        Ok(Branch {
-            job,
-            number: BranchNo(row.get(0)?),
-            name: row.get(1)?,
-            spawns: columns::spawns(row.get::<_, Option<String>>(2)?.as_deref()),
-            cursor: cursor.map(|codec| row.get(4).map(|bytes| Payload { codec, bytes })).transpose()?,
-            sealed: row.get(5)?,
-            merged: row.get::<_, Option<i64>>(6)?.is_some(),
-            cancels_children: row.get(7)?,
-            spawned: row.get(8)?,
-            counts: read_counts(row, 9)?,
-            watch: columns::watch(row.get::<_, Option<String>>(13)?.as_deref()),
-            merge_record: row.get(14)?,
-            opened_at: Time(row.get(15)?),
-            sealed_at: row.get::<_, Option<i64>>(18)?.map(Time),
-            merged_at: row.get::<_, Option<i64>>(6)?.map(Time),
-            poll: columns::poll(row.get::<_, Option<String>>(16)?.as_deref(), poll_at),
-        })
+    tx.query_all(sql::children::BRANCHES, [job.as_bytes()], |row| read_branch(row, 0, job))
+}
+
+/// Reads a branch of a job, from a column on.
+fn read_branch(row: &Row<'_>, from: usize, job: JobId) -> rusqlite::Result<Branch> {
+    let cursor = row.get::<_, Option<u8>>(from + 3)?;
+    let poll_at = row.get::<_, Option<i64>>(from + 17)?.map(Time);
+    let merged_at = row.get::<_, Option<i64>>(from + 6)?.map(Time);
+    Ok(Branch {
+        job,
+        number: BranchNo(row.get(from)?),
+        name: row.get(from + 1)?,
+        spawns: columns::spawns(row.get::<_, Option<String>>(from + 2)?.as_deref()),
+        cursor: cursor.map(|codec| row.get(from + 4).map(|bytes| Payload { codec, bytes })).transpose()?,
+        sealed: row.get(from + 5)?,
+        merged: merged_at.is_some(),
+        cancels_children: row.get(from + 7)?,
+        spawned: row.get(from + 8)?,
+        counts: read_counts(row, from + 9)?,
+        watch: columns::watch(row.get::<_, Option<String>>(from + 13)?.as_deref()),
+        merge_record: row.get(from + 14)?,
+        opened_at: Time(row.get(from + 15)?),
+        sealed_at: row.get::<_, Option<i64>>(from + 18)?.map(Time),
+        merged_at,
+        poll: columns::poll(row.get::<_, Option<String>>(from + 16)?.as_deref(), poll_at),
     })
+}
+
+/// Branches that are not merged, of all jobs.
+pub(super) fn open_branches(tx: &Tx<'_>, limit: usize) -> Result<Vec<OpenBranch>, Error> {
+    let mut statement = tx.prepare(sql::children::OPEN_BRANCHES)?;
+    let mut rows = statement.query(params![SPAN, row_limit(limit)])?;
+    let mut open = Vec::new();
+    while let Some(row) = rows.next()? {
+        let parent = summary(tx, row)?;
+        let branch = read_branch(row, 14, parent.id)?;
+        let histogram = |column: usize| match row.get::<_, Option<Vec<u8>>>(column)? {
+            Some(bytes) => histogram(&bytes),
+            None => Ok(Histogram::default()),
+        };
+        let times = BranchTimes {
+            branch: branch.number,
+            first_start_at: row.get::<_, Option<i64>>(33)?.map(Time),
+            last_end_at: row.get::<_, Option<i64>>(34)?.map(Time),
+            wait_times: histogram(35)?,
+            run_times: histogram(36)?,
+        };
+        open.push(OpenBranch { branch, parent, times });
+    }
+    Ok(open)
 }
 
 /// The position of a job in a branch of its parent.

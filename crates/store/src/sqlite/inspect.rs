@@ -10,15 +10,17 @@ use windlass_model::{
 };
 
 use super::{
-    Sqlite, arrivals, children, counts, journal, list, migrate, rollups, schedule, source_rows, sql,
+    Sqlite, arrivals, children, counts, details, journal, list, migrate, pulse, rollups, schedule,
+    source_rows, sql,
     tx::{Tx, read_id, unpack},
     views,
 };
 use crate::{
     Attempt, AuditEntry, AuditFilter, Backlog, Branch, BranchChild, BranchChildFilter, BranchTimes, ChildEnd,
-    ChildGroup, Error, Filter, Firing, Fut, Holds, Inspect, Job, JobEnd, JobPage, LimitView, MatchCount,
-    Miss, QueueView, Replay, ScheduleView, SchemaState, SerialView, SignalWaitFilter, SignalWaits, SourceRow,
-    StateCount, Summary, TableSource, Throughput, ThroughputFilter, Transition, TransitionCount, WorkerView,
+    ChildGroup, Error, Filter, Firing, Fut, Holds, Inspect, Job, JobDetails, JobEnd, JobPage, LastCall,
+    LimitView, MatchCount, Miss, OpenBranch, ParkedJob, Pulse, QueueView, Replay, ScheduleView, SchemaState,
+    SerialView, SignalWaitFilter, SignalWaits, SourceRow, StateCount, Summary, TableSource, Throughput,
+    ThroughputFilter, Transition, TransitionCount, Unsuccessful, UnsuccessfulFilter, WorkerView,
     columns::{self, ALIVE, LaneCounts},
     intern::Lane,
 };
@@ -267,6 +269,34 @@ impl Replay for Sqlite {
 }
 
 impl Inspect for Sqlite {
+    fn pulse<'a>(&'a self, jobs: &'a [JobId]) -> Fut<'a, Pulse> {
+        Box::pin(std::future::ready(self.read(|tx| pulse::pulse(tx, jobs))))
+    }
+
+    fn summaries<'a>(&'a self, ids: &'a [JobId]) -> Fut<'a, Vec<Option<Summary>>> {
+        Box::pin(std::future::ready(self.read_snapshot(|tx| details::summaries(tx, ids))))
+    }
+
+    fn details<'a>(&'a self, ids: &'a [JobId]) -> Fut<'a, Vec<Option<JobDetails>>> {
+        Box::pin(std::future::ready(self.read_snapshot(|tx| details::details(tx, ids))))
+    }
+
+    fn unsuccessful<'a>(&'a self, filter: &'a UnsuccessfulFilter, limit: usize) -> Fut<'a, Unsuccessful> {
+        Box::pin(std::future::ready(self.read_snapshot(|tx| details::unsuccessful(tx, filter, limit))))
+    }
+
+    fn parked(&self, limit: usize) -> Fut<'_, Vec<ParkedJob>> {
+        Box::pin(std::future::ready(self.read_snapshot(|tx| details::parked(tx, limit))))
+    }
+
+    fn last_calls<'a>(&'a self, ids: &'a [JobId]) -> Fut<'a, Vec<Option<LastCall>>> {
+        Box::pin(std::future::ready(self.read_snapshot(|tx| details::last_calls(tx, ids))))
+    }
+
+    fn open_branches(&self, limit: usize) -> Fut<'_, Vec<OpenBranch>> {
+        Box::pin(std::future::ready(self.read_snapshot(|tx| children::open_branches(tx, limit))))
+    }
+
     fn job(&self, id: JobId) -> Fut<'_, Option<Job>> {
         Box::pin(std::future::ready(self.read(|tx| job(tx, id))))
     }

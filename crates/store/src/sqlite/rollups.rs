@@ -321,7 +321,7 @@ fn roll_up_waits(tx: &Tx<'_>, limit: usize) -> Result<usize, Error> {
     Ok(rows.len())
 }
 
-fn histogram(bytes: &[u8]) -> Result<Histogram, Error> {
+pub(super) fn histogram(bytes: &[u8]) -> Result<Histogram, Error> {
     Histogram::decode(bytes).ok_or_else(|| Error::Fault("a histogram of the store cannot be decoded".into()))
 }
 

@@ -25,6 +25,32 @@ const JOBS: &str = "
     insert into lane_periods (lane, period, writer) select 1, n, w from generate_series(0, 2499) n, generate_series(1, 3) w";
 
 #[tokio::test]
+async fn what_a_dashboard_reads_is_found_by_keys() {
+    let (ids, first) = (hundred(500), "'{00000000-0000-7000-8000-000000000000}'");
+    let calls = [
+        (statement("pulse.pulse"), format!("null, {ids}, 1")),
+        (statement("details.summaries"), format!("1, {ids}")),
+        (statement("details.details"), format!("1, {ids}")),
+        (statement("details.unsuccessful"), "null, null, 100, 2::int2".into()),
+        (statement("details.unsuccessful_of_class"), "null, null, 100, 'busy'".into()),
+        (statement("details.parked"), "100".into()),
+        (statement("details.last_calls"), format!("{ids}, 8::int2, 1::int2")),
+        (statement("children.open_branches"), "1, 100".into()),
+    ];
+    assert_reads_only_its_batch(&calls, JOBS).await;
+    let pulse_of_none = [(statement("pulse.pulse"), "null, '{}', 1".to_owned())];
+    assert_reads_only_its_batch(&pulse_of_none, JOBS).await;
+    let last_call = [(statement("details.last_calls"), format!("{first}, 8::int2, 1::int2"))];
+    assert_reads_only_its_batch(&last_call, JOURNAL).await;
+}
+
+/// A journal of 40,000 entries.
+const JOURNAL: &str = "
+    delete from journal;
+    insert into journal (job, seq, call_kind, event, name, at, codec, payload)
+    select '00000000-0000-7000-8000-000000000000', n, 1, 3, 'call', 0, 0, '1' from generate_series(1, 40000) n";
+
+#[tokio::test]
 async fn lists_read_only_their_page() {
     let most = |call: &str| format!("null, null, 100{call}");
     let ids = hundred(500);

@@ -380,6 +380,9 @@ pub(super) async fn assert_reads_only_its_batch(calls: &[((&str, &str), String)]
     }
 }
 
+/// Tables that a pulse reads whole: they are short however many jobs there are.
+const SHORT: [&str; 5] = ["gates", "job_counts", "workers", "schedules", "operations"];
+
 /// Checks how many rows a statement reads. Unless it must go `by_index`, it may scan a small table.
 async fn assert_reads_few_rows(client: &tokio_postgres::Client, name: &str, execute: &str, by_index: bool) {
     // Its writes are rolled back.
@@ -395,7 +398,8 @@ async fn assert_reads_few_rows(client: &tokio_postgres::Client, name: &str, exec
         let read = rows("Actual Rows") + rows("Rows Removed by Filter");
         // There are few claims, queues, kinds and lanes, which may be scanned.
         let relation = node["Relation Name"].as_str().unwrap_or_default();
-        let may_scan = ["claims", "queues", "kinds", "lanes"].contains(&relation);
+        let may_scan = ["claims", "queues", "kinds", "lanes"].contains(&relation)
+            || name == "pulse.pulse" && SHORT.contains(&relation);
         assert!(may_scan || !by_index || node["Node Type"] != "Seq Scan", "{name}: {node:#}");
         let limit = match may_scan && !by_index {
             true => 5_000.0,

@@ -291,6 +291,62 @@ async fn what_the_doctor_and_the_list_of_queues_read_is_found_by_indexes() {
 }
 
 #[tokio::test]
+async fn what_a_dashboard_reads_is_found_by_keys() {
+    let (_folder, path) = path();
+    let store: Arc<dyn Store> = Arc::new(Sqlite::open(Options::new(&path)).expect("open"));
+    submit(&store, &jobs(0, 1_000)).await;
+    let conn = Connection::open(&path).expect("open");
+    let searches = [
+        ("pulse.pulse", "SEARCH j USING PRIMARY KEY (id=?)"),
+        ("details.summaries", "SEARCH j USING PRIMARY KEY (id=?)"),
+        ("details.details", "SEARCH j USING PRIMARY KEY (id=?)"),
+        (
+            "details.unsuccessful",
+            "SEARCH j USING INDEX windlass_jobs_unsuccessful (unsuccessful_state=? AND id>? AND id<?)",
+        ),
+        (
+            "details.unsuccessful_of_class",
+            "SEARCH j USING INDEX windlass_jobs_error_class (error_class=? AND id>? AND id<?)",
+        ),
+        ("details.parked_stages", "SEARCH j USING COVERING INDEX windlass_jobs_parked (stage>?)"),
+        ("details.parked_ids", "SEARCH j USING COVERING INDEX windlass_jobs_parked (stage=?)"),
+        ("details.parked", "SEARCH j USING PRIMARY KEY (id=?)"),
+        ("details.last_calls", "SEARCH e USING PRIMARY KEY (job=? AND seq=?)"),
+        ("children.open_branches", "SCAN b USING INDEX windlass_branches_open"),
+        ("children.open_branches", "SEARCH j USING PRIMARY KEY (id=?)"),
+    ];
+    // The pulse reads tables that are short however many jobs there are.
+    let short = ["gates", "job_counts", "schedules", "claims", "workers"]
+        .map(|table| format!("SCAN windlass_{table}"));
+    for (path, search) in searches {
+        let [(_, text)] = sql([path]);
+        let plan = plan(&conn, text);
+        assert!(plan.contains(search) && !plan.contains("TEMP B-TREE"), "{path}:\n{plan}");
+        let scans = plan
+            .lines()
+            .map(|line| line.trim_start_matches(['|', '-', '`', ' ']))
+            .filter(|line| line.starts_with("SCAN "));
+        for scan in scans {
+            let is_bounded = scan.contains("VIRTUAL TABLE")
+                || scan.contains("CONSTANT ROW")
+                || [
+                    "SCAN b USING INDEX windlass_branches_open",
+                    "SCAN s",
+                    "SCAN stages",
+                    "SCAN d",
+                    "SCAN c",
+                    "SCAN w",
+                    "SCAN (subquery",
+                ]
+                .contains(&scan)
+                || scan.contains("windlass_operations_running")
+                || short.iter().any(|table| scan.starts_with(table.as_str()));
+            assert!(is_bounded, "{path} scans: {scan}\n{plan}");
+        }
+    }
+}
+
+#[tokio::test]
 async fn reading_the_backlog_searches_keys_and_no_ended_jobs() {
     let (_folder, path) = path();
     let store: Arc<dyn Store> = Arc::new(Sqlite::open(Options::new(&path)).expect("open"));

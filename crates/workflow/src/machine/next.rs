@@ -172,7 +172,11 @@ impl<M: Machine> Next<M> {
             NextKind::Children(stage, children) => {
                 let job = |child: Child| child.into_job(ids.job());
                 let children = children.into_iter().map(job).collect::<Result<_, _>>();
-                StepResult::Children { stage: encoded(&stage)?, children: children.map_err(refused)?, timeout }
+                StepResult::Children {
+                    stage: encoded(&stage)?,
+                    children: children.map_err(refused)?,
+                    timeout,
+                }
             }
             NextKind::Merge(stage, names, merge) => {
                 let ran = stage::current(&attempt.job).unwrap_or_default();

@@ -328,7 +328,8 @@ impl Core {
         match decision {
             RetryDecision::Retry { after, retry_counts } => {
                 let attempts =
-                    recorded.and_then(|recorded| recorded.tried.as_ref()).map_or(0, |tried| tried.attempts) + 1;
+                    recorded.and_then(|recorded| recorded.tried.as_ref()).map_or(0, |tried| tried.attempts)
+                        + 1;
                 let next_at = now + after;
                 let tried = RetryState { attempts, retry_counts, next_at, failure };
                 let payload = Payload::json(serde_json::to_vec(&tried).unwrap_or_default());

@@ -157,8 +157,14 @@ impl Driver {
                         let payload = Payload::json(serde_json::to_vec(&tried).unwrap_or_default());
                         {
                             let state = &mut *self.core.lock();
-                            let entry =
-                                state.entry_of(&attempts, undo.call_kind, CallEvent::Tried, None, payload, now);
+                            let entry = state.entry_of(
+                                &attempts,
+                                undo.call_kind,
+                                CallEvent::Tried,
+                                None,
+                                payload,
+                                now,
+                            );
                             state.pending.push(entry);
                         }
                         return Ok(UndoOutcome::AttemptOver(self.park_for(after)?));

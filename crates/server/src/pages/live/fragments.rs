@@ -55,7 +55,8 @@ impl Fragments {
     /// What a browser that has `self` must be told to have `newer`; `None` if nothing has changed. Parts that `newer` alone has are left out:
     /// the browser has no place for them.
     pub(crate) fn patch(&self, newer: &Fragments) -> Option<Value> {
-        let changed = newer.parts.iter().filter(|(id, html)| self.parts.get(*id).is_some_and(|old| old != *html));
+        let changed =
+            newer.parts.iter().filter(|(id, html)| self.parts.get(*id).is_some_and(|old| old != *html));
         let changed = changed.map(|(id, html)| json!({ "id": id, "html": html }));
         let gone = self.rows.difference(&newer.rows).map(|id| json!({ "id": id, "gone": true }));
         let patches: Vec<Value> = changed.chain(gone).collect();
@@ -64,7 +65,8 @@ impl Fragments {
 
     /// What a browser has after a patch: the parts and rows that it had, as they are now. A row that was gone and is back is there again.
     pub(crate) fn patched(&self, newer: &Fragments) -> Fragments {
-        let parts = self.parts.iter().map(|(id, html)| (id.clone(), newer.parts.get(id).unwrap_or(html).clone()));
+        let parts =
+            self.parts.iter().map(|(id, html)| (id.clone(), newer.parts.get(id).unwrap_or(html).clone()));
         Fragments { parts: parts.collect(), rows: self.rows.intersection(&newer.rows).cloned().collect() }
     }
 }
@@ -108,7 +110,8 @@ fn attributes<'a>(html: &'a str, mut at: usize, name: &'a str, is_closing: bool)
             tag.end = at + 1;
             return Some(tag);
         }
-        let length = html[at..].find(|letter: char| letter.is_ascii_whitespace() || "=>/".contains(letter))?;
+        let length =
+            html[at..].find(|letter: char| letter.is_ascii_whitespace() || "=>/".contains(letter))?;
         let attribute = &html[at..at + length];
         at += length;
         let mut value = "";

@@ -15,7 +15,12 @@ use tokio::sync::{Notify, watch};
 use windlass::JobId;
 
 use super::fragments::Fragments;
-use crate::{call::Call, error::Error, pages::page::{Page, rendered}, server::Shared};
+use crate::{
+    call::Call,
+    error::Error,
+    pages::page::{Page, rendered},
+    server::Shared,
+};
 
 /// How often the store is asked whether anything has changed, and the shortest time between two renderings of a kind of page.
 const INTERVAL: Duration = Duration::from_secs(1);
@@ -82,7 +87,14 @@ impl Hub {
     }
 
     /// The updates of a view, which is opened with this rendering if it is not open. `None` if too many are.
-    pub(crate) fn watch(&self, key: String, call: Call, page: &'static Page, job: Option<JobId>, first: Fragments) -> Option<watch::Receiver<Update>> {
+    pub(crate) fn watch(
+        &self,
+        key: String,
+        call: Call,
+        page: &'static Page,
+        job: Option<JobId>,
+        first: Fragments,
+    ) -> Option<watch::Receiver<Update>> {
         let mut state = self.lock();
         state.views.retain(|_, view| !view.updates.is_closed());
         let updates = match state.views.get(&key) {
@@ -145,12 +157,10 @@ impl Hub {
 /// A number that moves when something that people see has changed.
 async fn pulse(shared: &Shared, jobs: &[JobId]) -> Result<u64, Error> {
     use std::hash::{DefaultHasher, Hash, Hasher};
-    let _ = jobs;
-    let counts = shared.engine.inspect().state_counts().await?;
+    let pulse = shared.engine.inspect().pulse(jobs).await?;
     let mut hasher = DefaultHasher::new();
-    for count in counts {
-        (count.queue, count.kind, count.state.to_string(), count.jobs).hash(&mut hasher);
-    }
+    pulse.store.hash(&mut hasher);
+    pulse.jobs.hash(&mut hasher);
     Ok(hasher.finish())
 }
 
@@ -190,7 +200,11 @@ impl State {
         let is_idle = keys.is_empty() && !changed;
         if is_idle && self.idle_rendered_at.is_none_or(|at| now.duration_since(at) >= IDLE_INTERVAL) {
             let oldest = self.views.iter().min_by_key(|(_, view)| view.rendered_at);
-            keys.extend(oldest.filter(|(_, view)| now.duration_since(view.rendered_at) >= IDLE_INTERVAL).map(|(key, _)| key.clone()));
+            keys.extend(
+                oldest
+                    .filter(|(_, view)| now.duration_since(view.rendered_at) >= IDLE_INTERVAL)
+                    .map(|(key, _)| key.clone()),
+            );
             self.idle_rendered_at = Some(now);
         }
         let due = |key: String| {

@@ -10,7 +10,10 @@ use std::{convert::Infallible, sync::Arc, time::Duration};
 
 use axum::body::{Body, Bytes};
 use futures_util::stream::unfold;
-use tokio::{sync::{OwnedSemaphorePermit, watch}, time::Instant};
+use tokio::{
+    sync::{OwnedSemaphorePermit, watch},
+    time::Instant,
+};
 
 use self::{fragments::Fragments, hub::Update};
 
@@ -28,7 +31,16 @@ pub(crate) fn stream(
 ) -> Body {
     let ends_at = Instant::now() + LIFETIME;
     let first = Some("retry: 2000\n\n".to_owned());
-    let state = PageStream { updates, sent, stopping, ends_at, first, is_stale: false, is_over: false, _permit: permit };
+    let state = PageStream {
+        updates,
+        sent,
+        stopping,
+        ends_at,
+        first,
+        is_stale: false,
+        is_over: false,
+        _permit: permit,
+    };
     let stream = unfold(Box::new(state), |mut state| async move {
         let text = state.next().await?;
         Some((Ok::<Bytes, Infallible>(Bytes::from(text)), state))
@@ -88,7 +100,8 @@ impl PageStream {
                 Some("event: stale\ndata: {}\n\n".to_owned())
             }
             Update::Rendered(newer) => {
-                let fresh = if std::mem::take(&mut self.is_stale) { "event: fresh\ndata: {}\n\n" } else { "" };
+                let fresh =
+                    if std::mem::take(&mut self.is_stale) { "event: fresh\ndata: {}\n\n" } else { "" };
                 let patch = self.patch(&newer).unwrap_or_default();
                 Some(format!("{fresh}{patch}")).filter(|text| !text.is_empty())
             }
@@ -119,7 +132,16 @@ mod tests {
         let permit = Arc::new(Semaphore::new(1)).acquire_owned().await.expect("a permit");
         let ends_at = Instant::now() + LIFETIME;
         let sent = fragments(first);
-        let stream = PageStream { updates, sent, stopping, ends_at, first: None, is_stale: false, is_over: false, _permit: permit };
+        let stream = PageStream {
+            updates,
+            sent,
+            stopping,
+            ends_at,
+            first: None,
+            is_stale: false,
+            is_over: false,
+            _permit: permit,
+        };
         (send, stop, stream)
     }
 
@@ -128,7 +150,10 @@ mod tests {
         let (send, _stop, mut stream) = open("1").await;
         let send = |update| send.send_replace(update);
         send(Update::Rendered(Arc::new(fragments("2"))));
-        assert_eq!(stream.next().await.expect("a text"), "event: patch\ndata: [{\"html\":\"2\",\"id\":\"a\"}]\n\n");
+        assert_eq!(
+            stream.next().await.expect("a text"),
+            "event: patch\ndata: [{\"html\":\"2\",\"id\":\"a\"}]\n\n"
+        );
         send(Update::Stale);
         assert_eq!(stream.next().await.expect("a text"), "event: stale\ndata: {}\n\n");
         send(Update::Rendered(Arc::new(fragments("2"))));

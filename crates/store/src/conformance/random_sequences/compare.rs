@@ -10,9 +10,9 @@ use super::{
     pair::Pair,
 };
 use crate::{
-    AuditFilter, BranchChildFilter, CANCEL_GATE, ChildStates, Error, Filter, Fut, Holds, LimitView, RateHold,
-    ReapReport, RollUpRequest, SignalWaitFilter, StateCount, TIMER_GATE, ThroughputBy, ThroughputFilter,
-    WorkerView,
+    AuditFilter, BranchChildFilter, BranchTimes, CANCEL_GATE, ChildStates, Error, Filter, Fut, Holds,
+    JobPulse, LimitView, OpenBranch, RateHold, ReapReport, RollUpRequest, SignalWaitFilter, StateCount,
+    TIMER_GATE, ThroughputBy, ThroughputFilter, UnsuccessfulFilter, WorkerView,
 };
 
 /// Makes one call on both stores and compares the results.
@@ -40,6 +40,7 @@ impl Pair {
         if detail {
             let ids: Vec<_> = jobs.iter().map(|job| job.id).collect();
             on_both!(self, |store| store.job_ends(&ids));
+            self.compare_many(&ids).await?;
             for id in ids {
                 self.compare_job(id).await?;
             }
@@ -61,6 +62,20 @@ impl Pair {
             on_both!(self, |store| store.inspect().throughput(&filter));
         }
         on_both!(self, |store| store.inspect().signal_waits(&SignalWaitFilter::default()));
+        Ok(())
+    }
+
+    /// Compares what is read of many jobs at once.
+    async fn compare_many(&self, ids: &[JobId]) -> Result<(), String> {
+        on_both!(self, |store| store.inspect().summaries(ids));
+        on_both!(self, |store| store.inspect().details(ids));
+        on_both!(self, |store| store.inspect().last_calls(ids));
+        on_both!(self, |store| job_pulses(store, ids));
+        on_both!(self, |store| store.inspect().parked(7));
+        on_both!(self, |store| store.inspect().unsuccessful(&UnsuccessfulFilter::default(), 5));
+        let busy = UnsuccessfulFilter { error_class: Some("error".into()), ..UnsuccessfulFilter::default() };
+        on_both!(self, |store| store.inspect().unsuccessful(&busy, 5));
+        on_both!(self, |store| open_branches(store));
         Ok(())
     }
 
@@ -179,6 +194,22 @@ async fn inbox(store: &Handle, id: JobId) -> Result<Vec<Signal>, Error> {
     let mut inbox = store.inspect().inbox(id, 100).await?;
     clear_signal_numbers(&mut inbox);
     Ok(inbox)
+}
+
+/// Where jobs are, without the numbers of their signals.
+async fn job_pulses(store: &Handle, ids: &[JobId]) -> Result<Vec<Option<JobPulse>>, Error> {
+    let mut jobs = store.inspect().pulse(ids).await?.jobs;
+    for job in jobs.iter_mut().flatten() {
+        job.newest_signal = job.newest_signal.min(1);
+    }
+    Ok(jobs)
+}
+
+/// Branches that are not merged, without the times that not every store has summed up.
+async fn open_branches(store: &Handle) -> Result<Vec<OpenBranch>, Error> {
+    let mut open = store.inspect().open_branches(9).await?;
+    open.iter_mut().for_each(|open| open.times = BranchTimes::default());
+    Ok(open)
 }
 
 /// What keeps a job from being claimed, without what depends on the real clock.

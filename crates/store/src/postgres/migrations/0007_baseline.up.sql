@@ -508,6 +508,8 @@ create table branches (
 ) with (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000);
 
 create index branches_poll on branches (poll_at) where poll_at is not null;
+-- Written when a branch is opened and when it is merged; the ends of its children do not touch it.
+create index branches_open on branches (job, number) where merged_at is null;
 
 -- How the children of a branch ended, as differences by many writers: only their sum means something.
 create table branch_counts (
@@ -557,6 +559,24 @@ create table sessions (
 );
 create index sessions_user on sessions (user_name);
 create index sessions_expires on sessions (expires_at);
+
+-- What servers do to many jobs on behalf of people. Few rows.
+create table operations (
+    id            uuid primary key,     -- a UUID v7
+    action        text not null,
+    filter        text not null,        -- JSON
+    parameters    text not null,        -- JSON
+    author        text not null,
+    note          text,
+    started_at    int8 not null,
+    updated_at    int8 not null,        -- written every second by whoever runs it
+    ended_at      int8,
+    state         int2 not null,        -- 0 running, 1 done, 2 stopped, 3 interrupted, 4 failed
+    progress      text not null,        -- JSON
+    stop_requested bool not null default false,
+    error         text
+) with (fillfactor = 50);
+create index operations_running on operations (id) where ended_at is null;
 
 -- What transactions have ended since the last roll-up: a row per transaction, lane, minute and branch, only ever added and deleted. Without
 -- an index: a roll-up takes all rows. Vacuum does not truncate it, which would lock out those who add.

@@ -68,14 +68,30 @@ where (j.parent, j.id) > ($1::uuid, coalesce($3::uuid, '00000000-0000-0000-0000-
 order by j.parent, j.id
 limit $4
 
+-- fragment: branch(cursor_codec, cursor)
+-- The columns of a branch b; read by `read_branch`.
+b.number, b.name, b.spawns, {{cursor_codec}}, {{cursor}}, b.sealed, b.cancels_children, b.spawned, b.watch, b.merge_record, b.opened_at,
+b.merged_at, b.poll, b.poll_at, sums.started, sums.done, sums.failed, sums.cancelled, b.sealed_at
+
 -- name: branches
 -- Lists the branches of a job, by number, with the sums of what has ended in them. Walks the primary keys of branches and branch_counts.
-select b.number, b.name, b.spawns, b.cursor_codec, b.cursor, b.sealed, b.cancels_children, b.spawned, b.watch, b.merge_record, b.opened_at,
-       b.merged_at, b.poll, b.poll_at, sums.started, sums.done, sums.failed, sums.cancelled, b.sealed_at
+select {{branch(b.cursor_codec, b.cursor)}}
 from branches b
 {{branches.sums}}
 where b.job = $1::uuid
 order by b.number
+
+-- name: open_branches
+-- Lists branches that are not merged, those of the newest jobs first, with their jobs and the times that were summed up, at most $2. Where their
+-- sources are is left out. Walks branches_open backwards, then primary keys (`offset 0` keeps it from walking all jobs instead).
+select j.*, {{branch(null::int2, null::bytea)}}, t.first_start_at, t.last_end_at, t.wait_times, t.run_times
+from (
+    select * from branches b where b.merged_at is null order by b.job desc, b.number desc limit $2::int8
+) b
+cross join lateral (select {{common.summary($1)}} from jobs j where j.id = b.job offset 0) j
+{{branches.sums}}
+left join branch_times t on t.job = b.job and t.branch = b.number
+order by b.job desc, b.number desc
 
 -- fragment: in_branch(parent, branch, after)
 -- The children of a branch whose ids follow one. Walks jobs_branch, or jobs_branch_unsuccessful.

@@ -6,6 +6,7 @@ drop table windlass_ended_sums;
 drop table windlass_ended_batches;
 drop table windlass_sessions;
 drop table windlass_users;
+drop table windlass_operations;
 drop table windlass_tokens;
 drop table windlass_branches;
 drop table windlass_context;

@@ -415,6 +415,8 @@ create table windlass_branches (
     primary key (job, number)
 ) without rowid;
 create index windlass_branches_poll on windlass_branches (poll_at) where poll_at is not null;
+-- Written when a branch is opened and when it is merged; the ends of its children do not touch it.
+create index windlass_branches_open on windlass_branches (job, number) where merged_at is null;
 
 -- Tokens of clients of the HTTP API. Few rows.
 create table windlass_tokens (
@@ -452,6 +454,24 @@ create table windlass_sessions (
 ) without rowid;
 create index windlass_sessions_user on windlass_sessions (user_name);
 create index windlass_sessions_expires on windlass_sessions (expires_at);
+
+-- What servers do to many jobs on behalf of people. Few rows.
+create table windlass_operations (
+    id            blob not null primary key,  -- a UUID v7
+    action        text not null,
+    filter        text not null,        -- JSON
+    parameters    text not null,        -- JSON
+    author        text not null,
+    note          text,
+    started_at    integer not null,
+    updated_at    integer not null,     -- written every second by whoever runs it
+    ended_at      integer,
+    state         integer not null,     -- 0 running, 1 done, 2 stopped, 3 interrupted, 4 failed
+    progress      text not null,        -- JSON
+    stop_requested integer not null default 0,
+    error         text
+) without rowid;
+create index windlass_operations_running on windlass_operations (id, updated_at) where ended_at is null;
 
 -- What transactions have ended since the last roll-up: a row per transaction, lane, minute and branch, only ever added and deleted.
 create table windlass_ended_batches (

@@ -43,11 +43,25 @@ select j.branch, b.name, b.spawns, j.spawn, j.item, coalesce(j.item_count, 1)
 from windlass_jobs j join windlass_branches b on b.job = j.parent and b.number = j.branch
 where j.id = ?1
 
+-- fragment: branch(cursor_codec, cursor)
+-- The columns of a branch b; read by `read_branch`.
+b.number, b.name, b.spawns, {{cursor_codec}}, {{cursor}}, b.sealed, b.merged_at, b.cancels_children, b.spawned, b.started, b.done, b.failed,
+b.cancelled, b.watch, b.merge_record, b.opened_at, b.poll, b.poll_at, b.sealed_at
+
 -- name: branches
 -- Lists the branches of a job, by number. Walks the primary key of branches.
-select number, name, spawns, cursor_codec, cursor, sealed, merged_at, cancels_children, spawned, started, done, failed, cancelled, watch,
-       merge_record, opened_at, poll, poll_at, sealed_at
-from windlass_branches where job = ?1 order by number
+select {{branch(b.cursor_codec, b.cursor)}} from windlass_branches b where b.job = ?1 order by b.number
+
+-- name: open_branches
+-- Lists branches that are not merged, those of the newest jobs first, with their jobs and the times that were summed up, at most ?2. Where their
+-- sources are is left out. Walks branches_open backwards, then primary keys.
+select {{common.summary(?1)}}, {{branch(null, null)}}, t.first_start_at, t.last_end_at, t.wait_times, t.run_times
+from windlass_branches b
+cross join windlass_jobs j on j.id = b.job
+left join windlass_branch_times t on t.job = b.job and t.branch = b.number
+where b.merged_at is null
+order by b.job desc, b.number desc
+limit ?2
 
 -- fragment: child
 -- The columns of a child of a branch.
