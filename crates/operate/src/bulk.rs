@@ -8,7 +8,7 @@ use std::{
 use serde::{Deserialize, Serialize};
 use windlass_env::Env;
 use windlass_model::{JobId, Time};
-use windlass_store::{Actor, ControlOutcome, Filter, JobAction, JobPage, Summary};
+use windlass_store::{Actor, ControlOutcome, Filter, JobAction, JobPage, MAX_REFUSALS, Refusal, Summary};
 
 use windlass_workflow::Error;
 
@@ -33,6 +33,7 @@ pub struct Bulk {
     action: JobAction,
     actor: Actor,
     per_second: Option<u32>,
+    most: Option<usize>,
 }
 
 /// The jobs that a bulk operation would change.
@@ -82,7 +83,7 @@ impl Preview {
 }
 
 /// What a bulk operation has done so far.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[must_use = "jobs may have been refused"]
 pub struct BulkProgress {
     /// Jobs that it has tried to change.
@@ -101,19 +102,52 @@ pub struct BulkProgress {
     /// If it was interrupted: the rest are the matching jobs before this one. See [`Filter::before`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next_before: Option<JobId>,
+    /// The first jobs that refused the action, and why.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub refusals: Vec<Refusal>,
 }
 
 impl Bulk {
     pub(crate) fn new(operator: Operator, filter: Filter, action: JobAction, actor: Actor) -> Bulk {
         let newest = operator.new_id();
         let before = Some(filter.before.map_or(newest, |before| before.min(newest)));
-        Bulk { operator, filter: Filter { before, ..filter }, action, actor, per_second: None }
+        Bulk { operator, filter: Filter { before, ..filter }, action, actor, per_second: None, most: None }
     }
 
     /// Limits it to this many jobs per second.
     pub fn per_second(mut self, jobs: u32) -> Bulk {
         self.per_second = Some(jobs.max(1));
         self
+    }
+
+    /// Limits it to the first so many jobs, newest first: to see what the action does before it is applied to all.
+    pub fn first(mut self, jobs: usize) -> Bulk {
+        self.most = Some(jobs);
+        self
+    }
+
+    pub(crate) fn operator(&self) -> &Operator {
+        &self.operator
+    }
+
+    pub(crate) fn filter(&self) -> &Filter {
+        &self.filter
+    }
+
+    pub(crate) fn action(&self) -> JobAction {
+        self.action
+    }
+
+    pub(crate) fn actor(&self) -> &Actor {
+        &self.actor
+    }
+
+    pub(crate) fn rate(&self) -> Option<u32> {
+        self.per_second
+    }
+
+    pub(crate) fn most(&self) -> Option<usize> {
+        self.most
     }
 
     /// Counts the matching jobs, and returns some of them. Changes nothing.
@@ -136,13 +170,14 @@ impl Bulk {
         let started = self.operator.env().instant();
         loop {
             let JobPage { jobs, next } = self.operator.inspect().jobs(&filter).await?;
-            let ids: Vec<JobId> =
-                jobs.iter().filter(|job| self.action.applies_to(job.state)).map(|job| job.id).collect();
+            let left = self.most.map_or(usize::MAX, |most| most.saturating_sub(counts.seen));
+            let applicable = jobs.iter().filter(|job| self.action.applies_to(job.state));
+            let ids: Vec<JobId> = applicable.map(|job| job.id).take(left).collect();
             if !ids.is_empty() {
-                counts.add(&control.act_on_jobs(None, &ids, self.action, &self.actor).await?);
+                counts.add(&ids, control.act_on_jobs(None, &ids, self.action, &self.actor).await?);
                 self.operator.poke();
             }
-            if next.is_none() {
+            if next.is_none() || self.most.is_some_and(|most| counts.seen >= most) {
                 on_progress(&counts);
                 break;
             }
@@ -177,15 +212,23 @@ pub(crate) async fn wait(env: &Env, next_at: Instant, mut proceed: impl FnMut() 
 }
 
 impl BulkProgress {
-    fn add(&mut self, outcomes: &[ControlOutcome]) {
+    fn add(&mut self, jobs: &[JobId], outcomes: Vec<ControlOutcome>) {
         self.seen += outcomes.len();
-        for outcome in outcomes {
+        for (job, outcome) in jobs.iter().zip(outcomes) {
             match outcome {
                 ControlOutcome::Done | ControlOutcome::Created(_) => self.done += 1,
                 ControlOutcome::CancelRequested => self.cancel_requested += 1,
                 ControlOutcome::Already(_) => self.already += 1,
-                ControlOutcome::Refused(_) | ControlOutcome::Unknown => self.refused += 1,
+                ControlOutcome::Refused(why) => self.refuse(*job, why),
+                ControlOutcome::Unknown => self.refuse(*job, "it was pruned meanwhile".to_owned()),
             }
+        }
+    }
+
+    fn refuse(&mut self, job: JobId, why: String) {
+        self.refused += 1;
+        if self.refusals.len() < MAX_REFUSALS {
+            self.refusals.push(Refusal { job, why });
         }
     }
 }

@@ -21,6 +21,7 @@ pub mod graph;
 mod items;
 mod migrate;
 mod names;
+pub mod operation;
 mod operator;
 #[cfg(feature = "users")]
 mod passwords;
@@ -44,10 +45,10 @@ pub use migrate::{Migrate, MigrateProgress};
 pub use names::Found;
 pub use operator::Operator;
 pub use prune::PruneProgress;
-pub use redrive::{Redrive, RedriveProgress, Refusal, SkipReason, SkippedBranch};
+pub use redrive::{Redrive, RedriveProgress, SkipReason, SkippedBranch};
 pub use tokens::{CreatedToken, TokenRefusal, TokenRequest};
 pub use unserved::UnservedQueue;
 #[cfg(feature = "users")]
 pub use users::{LoggedIn, LoginRefusal, SESSION_IDLE, SESSION_MAX_AGE};
 pub use why::{AwaitedChild, Cause, Why};
-pub use windlass_store::{AuditFilter, ControlOutcome, Filter, JobAction};
+pub use windlass_store::{AuditFilter, ControlOutcome, Filter, JobAction, Refusal};

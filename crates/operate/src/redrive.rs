@@ -4,7 +4,10 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 use windlass_model::JobId;
-use windlass_store::{Actor, Branch, BranchChild, BranchChildFilter, ChildStates, ControlOutcome, JobAction};
+use windlass_store::{
+    Actor, Branch, BranchChild, BranchChildFilter, ChildStates, ControlOutcome, JobAction, MAX_REFUSALS,
+    Refusal,
+};
 
 use windlass_workflow::{Error, engine::block};
 
@@ -16,8 +19,6 @@ use crate::{
 
 /// How many rows are read and retried at once while blocks are among them: their rows are long.
 const BLOCKS: usize = 16;
-/// How many children that could not be retried are listed.
-const LISTED: usize = 20;
 
 /// A redrive to be run; created by [`crate::Control::redrive`]. Nothing is done until [`Redrive::run`].
 ///
@@ -53,15 +54,6 @@ pub struct RedriveProgress {
     pub interrupted: bool,
 }
 
-/// A job that was not changed.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Refusal {
-    /// The job.
-    pub job: JobId,
-    /// Why, and what to do.
-    pub why: String,
-}
-
 /// A branch whose children a redrive does not retry.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct SkippedBranch {
@@ -91,6 +83,23 @@ impl Redrive {
     pub fn per_second(mut self, children: u32) -> Redrive {
         self.per_second = Some(children.max(1));
         self
+    }
+
+    pub(crate) fn operator(&self) -> &Operator {
+        &self.operator
+    }
+
+    pub(crate) fn actor(&self) -> &Actor {
+        &self.actor
+    }
+
+    /// The job, and the branch if one is named.
+    pub(crate) fn target(&self) -> (JobId, Option<&str>) {
+        (self.job, self.branch.as_deref())
+    }
+
+    pub(crate) fn rate(&self) -> Option<u32> {
+        self.per_second
     }
 
     /// Runs it, batch by batch, each a transaction. `on_progress` is called after every batch and while the next one waits for its
@@ -213,7 +222,7 @@ impl RedriveProgress {
             ControlOutcome::Unknown => "it was pruned meanwhile".to_owned(),
         };
         self.refused += children;
-        if self.refusals.len() < LISTED {
+        if self.refusals.len() < MAX_REFUSALS {
             self.refusals.push(Refusal { job: child.summary.id, why });
         }
     }

@@ -1,4 +1,4 @@
-//! Queues that kinds use and no live worker serves: their jobs wait for ever, and nothing else says so.
+//! Queues and kinds that no live worker serves: their jobs wait for ever, and nothing else says so.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -41,6 +41,48 @@ impl Operator {
         };
         Ok(queues.into_iter().map(unserved).collect())
     }
+}
+
+/// Why no worker can run the jobs of a queue, kind and version.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Unserved {
+    /// No worker is alive.
+    NoWorker,
+    /// None serves the queue.
+    Queue,
+    /// None that serves the queue knows the kind.
+    Kind,
+    /// None that serves the queue knows the version of the kind.
+    Version,
+}
+
+impl Unserved {
+    /// Why no live worker can run them; `None` if one can.
+    pub(crate) fn of(
+        (queue, kind, version): (&str, &str, i32),
+        workers: &[WorkerView],
+        now: Time,
+    ) -> Option<Unserved> {
+        let alive = || workers.iter().filter(|worker| is_alive(worker, now));
+        let pools = || alive().flat_map(|worker| &worker.serves).filter(|serves| serves.queue == queue);
+        let kinds = || pools().flat_map(|serves| &serves.kinds).filter(|served| served.kind == kind);
+        if alive().next().is_none() {
+            Some(Unserved::NoWorker)
+        } else if pools().next().is_none() {
+            Some(Unserved::Queue)
+        } else if kinds().next().is_none() {
+            Some(Unserved::Kind)
+        } else if !kinds().any(|served| served.version == version) {
+            Some(Unserved::Version)
+        } else {
+            None
+        }
+    }
+}
+
+/// Whether a worker has a lease.
+pub(crate) fn is_alive(worker: &WorkerView, now: Time) -> bool {
+    worker.alive && worker.lease_until > now
 }
 
 /// The kinds that use each queue by default, both sorted.

@@ -20,7 +20,10 @@ use windlass_store::{Branch, Holds, Job, Pause, RateHold, SerialHold, WorkerView
 
 use windlass_workflow::Error;
 
-use crate::{Operator, text};
+use crate::{
+    Operator, text,
+    unserved::{Unserved, is_alive},
+};
 
 pub use cause::Cause;
 pub use child::AwaitedChild;
@@ -385,43 +388,40 @@ fn unpaid(rate: &RateHold, now: Time) -> Option<Explanation> {
 /// No live worker serves its queue, its kind or its version.
 fn unserved(job: &Job, workers: &[WorkerView], now: Time) -> Option<Explanation> {
     let (queue, kind, version) = (&job.summary.queue, &job.summary.kind, job.summary.version);
-    let alive: Vec<&WorkerView> = workers.iter().filter(|worker| is_alive(worker, now)).collect();
-    if alive.is_empty() {
-        return Some(no_worker());
-    }
-    let pools = || alive.iter().flat_map(|worker| &worker.serves).filter(|serves| serves.queue == *queue);
-    let mut kinds = pools().flat_map(|serves| &serves.kinds).filter(|served| served.kind == *kind).peekable();
-    if pools().next().is_none() {
-        let others = match alive.len() {
-            1 => "the only live one serves others".to_owned(),
-            count => format!("{count} workers serve others"),
-        };
-        let because = format!("No worker serves its queue {queue:?}; {others}.");
-        let hint = format!("Start one that does: `windlass worker --queue {queue}`, or your program.");
-        return Some(Explanation(Cause::QueueUnserved, because, hint));
-    }
-    if kinds.peek().is_none() {
-        let because = format!("No worker that serves queue {queue:?} knows the kind {kind:?}.");
-        let hint = match kind.as_str() {
-            // The kind of the stock binary that its workers serve only if they are started for that.
-            "exec" => "Start `windlass worker --exec`, or the program that registers this kind.",
-            _ => "Start the program that registers this kind.",
-        };
-        return Some(Explanation(Cause::KindUnserved, because, hint.into()));
-    }
-    if !kinds.any(|served| served.version == version) {
-        let because =
-            format!("No worker that serves queue {queue:?} knows version {version} of the kind {kind:?}.");
-        let hint = match &job.summary.stage {
-            Some(_) => {
-                "Run a build with that version next to the new one until its jobs have ended, or migrate their stages to a \
-                 version that is served."
-            }
-            None => "Run a build with that version next to the new one until its jobs have ended.",
-        };
-        return Some(Explanation(Cause::VersionUnserved, because, hint.into()));
-    }
-    None
+    Some(match Unserved::of((queue, kind, version), workers, now)? {
+        Unserved::NoWorker => no_worker(),
+        Unserved::Queue => {
+            let others = match workers.iter().filter(|worker| is_alive(worker, now)).count() {
+                1 => "the only live one serves others".to_owned(),
+                count => format!("{count} workers serve others"),
+            };
+            let because = format!("No worker serves its queue {queue:?}; {others}.");
+            let hint = format!("Start one that does: `windlass worker --queue {queue}`, or your program.");
+            Explanation(Cause::QueueUnserved, because, hint)
+        }
+        Unserved::Kind => {
+            let because = format!("No worker that serves queue {queue:?} knows the kind {kind:?}.");
+            let hint = match kind.as_str() {
+                // The kind of the stock binary that its workers serve only if they are started for that.
+                "exec" => "Start `windlass worker --exec`, or the program that registers this kind.",
+                _ => "Start the program that registers this kind.",
+            };
+            Explanation(Cause::KindUnserved, because, hint.into())
+        }
+        Unserved::Version => {
+            let because = format!(
+                "No worker that serves queue {queue:?} knows version {version} of the kind {kind:?}."
+            );
+            let hint = match &job.summary.stage {
+                Some(_) => {
+                    "Run a build with that version next to the new one until its jobs have ended, or migrate their state to a \
+                     version that is served."
+                }
+                None => "Run a build with that version next to the new one until its jobs have ended.",
+            };
+            Explanation(Cause::VersionUnserved, because, hint.into())
+        }
+    })
 }
 
 fn no_worker() -> Explanation {
@@ -481,10 +481,6 @@ fn sentence(text: &str) -> String {
 
 fn counted(number: u64, what: &str) -> String {
     format!("{number} {what}{}", if number == 1 { "" } else { "s" })
-}
-
-fn is_alive(worker: &WorkerView, now: Time) -> bool {
-    worker.alive && worker.lease_until > now
 }
 
 /// A duration in one unit.

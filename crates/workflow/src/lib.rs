@@ -52,7 +52,8 @@ pub mod engine {
         spec::Spec,
         task::TaskHandler,
         workflow::{
-            CallDifference, Differences, ENDED, RESUMED, Reader, Replayer, Replays, WorkflowHandler, voids_of,
+            CallDifference, Differences, ENDED, RESUMED, Reader, RepeatProgress, Replayer, Replays,
+            WorkflowHandler, voids_of,
         },
     };
 }

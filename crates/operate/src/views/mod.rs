@@ -1,7 +1,9 @@
 //! What people see of a store, as serialisable data: the command line prints it, and an API answers with it.
 //!
 //! Each view has one constructor, `read`, which reads through an [`Operator`](crate::Operator) and changes nothing. In reading
-//! order: [`JobList`] and [`ChildList`] list jobs, [`JobView`] has everything about one; [`BranchesView`] shows how far the branches
+//! order: [`JobList`] and [`ChildList`] list jobs, [`JobRows`] with why each is in its state, [`JobView`] has everything about one;
+//! [`Failures`] groups unsuccessful jobs by their errors, [`WaitingView`] parked ones by what they wait for, [`OpenBranches`] lists branches of all
+//! jobs, [`OperationView`] shows how far a bulk action is; [`BranchesView`] shows how far the branches
 //! of a job are, [`ItemList`] their children; [`Queues`], [`RateLimits`], [`SerialKeys`], [`Schedules`] and [`ScheduleDetails`]
 //! show what the jobs are subject to, [`AuditPage`] what people did; [`ThroughputView`] and [`SignalWaitsView`] sum up what has ended. Notes
 //! and hints name commands as the stock binary has them, between backticks.
@@ -9,32 +11,44 @@
 mod audit;
 mod branch;
 mod branches;
+mod failures;
 mod items;
 mod job;
 mod jobs;
 mod journal;
 mod machine;
+mod open_branches;
+mod operation;
 mod queues;
+mod rows;
 mod rules;
 mod schedules;
+mod situation;
 mod throughput;
+mod waiting;
 
 pub use audit::AuditPage;
 pub use branch::{BranchTimesView, BranchView, MergeState, Totals};
 pub use branches::{BranchesView, RateMeter};
+pub use failures::{Advice, FailureGroup, FailureSample, Failures, Outlook};
 pub use items::{ItemFilter, ItemList};
 pub use job::JobView;
 pub(crate) use jobs::block_items;
 pub use jobs::{ChildList, JobList, is_block};
 pub use journal::{EntryResult, EntryView, Journal};
 pub use machine::{InboxSignal, MachineView};
+pub use open_branches::{OpenBranchRow, OpenBranches};
+pub use operation::{OperationList, OperationView};
 pub use queues::{QueueRow, Queues};
+pub use rows::{JobRow, JobRows, RowReason};
 pub use rules::{RateLimits, SerialKeys};
 pub use schedules::{ScheduleDetails, ScheduleRow, Schedules};
+pub use situation::Situation;
 pub use throughput::{
     EndedView, MAX_SPAN, Percentiles, SignalWaitsRow, SignalWaitsView, ThroughputRequest, ThroughputRow,
     ThroughputView,
 };
+pub use waiting::{RepeatRow, SleepRow, UsualWait, WaitGroup, WaitRow, WaitingView, WaitsFor};
 
 use serde_json::Value;
 use windlass_model::Payload;

@@ -3,9 +3,9 @@
 use windlass_model::{State, Time, WaitCondition, branch::BRANCH_SIGNAL, wait::CHILD_SIGNAL};
 use windlass_store::{Branch, Holds, Job, UnreadableSignalView, Waiting, WorkerView};
 
-use super::{
-    Cause, Explanation, branches, counted, is_alive, no_worker, paused, queue_paused, span, unserved,
-};
+use super::{Cause, Explanation, branches, counted, no_worker, paused, queue_paused, span, unserved};
+
+use crate::unserved::is_alive;
 
 pub(super) fn causes(
     job: &Job,

@@ -55,6 +55,8 @@ pub struct JobDetails {
     /// The job that submitted it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub parent: Option<JobId>,
+    /// How many items of a branch it represents: more than one if it is a block.
+    pub items: u32,
 }
 
 /// Who runs a job.

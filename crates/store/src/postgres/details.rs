@@ -163,6 +163,7 @@ fn job_details(row: &Row) -> JobDetails {
         max_attempts: settings.max_attempts,
         started_at: row.get::<_, Option<i64>>(23).map(Time),
         parent: row.get::<_, Option<Uuid>>(24).map(JobId),
+        items: row.get::<_, i32>(25).max(0) as u32,
     }
 }
 

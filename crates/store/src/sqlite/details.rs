@@ -112,6 +112,7 @@ fn job_details(row: &Row<'_>) -> Result<JobDetails, Error> {
         max_attempts: settings.max_attempts,
         started_at: row.get::<_, Option<i64>>(22)?.map(Time),
         parent: row.get::<_, Option<[u8; 16]>>(23)?.map(JobId::from_bytes),
+        items: row.get(24)?,
     })
 }
 

@@ -57,7 +57,7 @@ pub use journal::voids_of;
 pub use merge::{MergeCall, Reducing};
 pub(crate) use parts::PartError;
 pub use reader::Reader;
-pub use repeat::{OnError, Repeat};
+pub use repeat::{OnError, Repeat, RepeatProgress};
 pub use replay::{Replayer, Replays};
 pub use select::{First2, First3, First4, First5, First6, Race, Select};
 pub use state::{ENDED, RESUMED};

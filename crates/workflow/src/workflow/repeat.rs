@@ -83,15 +83,15 @@ struct RepeatSpec {
     on_error: OnError,
 }
 
-/// The progress of a repeat, committed after each tick.
-#[derive(Clone, Serialize, Deserialize)]
-struct RepeatProgress {
+/// The progress of a repeat, committed after each tick: the payload of the entry that says that it began.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct RepeatProgress {
     /// When it began.
-    from: Time,
+    pub from: Time,
     /// The last tick that is over.
-    last: Option<Time>,
+    pub last: Option<Time>,
     /// The number of ticks that ran.
-    ticks: u64,
+    pub ticks: u64,
 }
 
 impl<'f, T> Repeat<'f, T>
