@@ -268,7 +268,7 @@ fn a_password_comes_from_a_file_of_ones_own_or_from_standard_input() {
     assert_eq!(sandbox.json(&["users", "list", "--json"]), json!([]));
     let args = from("-");
     let mut command = sandbox.command(&args.iter().map(String::as_str).collect::<Vec<_>>());
-    let mut child = command.stdin(Stdio::piped()).spawn().expect("started");
+    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::null()).spawn().expect("started");
     child.stdin.take().expect("piped").write_all("correct horse\n".as_bytes()).expect("written");
     assert!(child.wait().expect("it ends").success());
     assert_eq!(sandbox.json(&["users", "list", "--json"])[0]["role"], "viewer");
@@ -327,7 +327,8 @@ fn a_password_is_asked_for_twice_and_not_shown() {
     assert_contains(&shown, &["user eve: created with the role viewer"]);
     assert!(!shown.contains("horse"), "{shown}");
     // Whoever gives up has a terminal that shows what is typed.
-    let mut terminal = Terminal::run(&sandbox, "\"$WINDLASS\" users password eve; echo code $?; stty -a");
+    let mut terminal =
+        Terminal::run(&sandbox, "trap : INT; \"$WINDLASS\" users password eve; echo code $?; stty -a");
     terminal.answer("password of eve: ", "\u{3}");
     let (_, shown) = terminal.end();
     assert_contains(&shown, &["code 130", " echo "]);

@@ -20,7 +20,7 @@ const MIN_CHARS: usize = 10;
 pub(crate) const MAX_BYTES: usize = 1_000;
 
 /// The memory of a hash in KiB, how often it is passed over, and by how many threads. This is OWASP's recommendation for argon2id with the
-/// memory that any server has: some 30 ms of one core.
+/// memory that any server has: some 35 ms of one core.
 const MEMORY_KIB: u32 = 19 << 10;
 const PASSES: u32 = 2;
 const LANES: u32 = 1;

@@ -414,7 +414,7 @@ fn unserved(job: &Job, workers: &[WorkerView], now: Time) -> Option<Explanation>
             );
             let hint = match &job.summary.stage {
                 Some(_) => {
-                    "Run a build with that version next to the new one until its jobs have ended, or migrate their state to a \
+                    "Run a build with that version next to the new one until its jobs have ended, or migrate their stages to a \
                      version that is served."
                 }
                 None => "Run a build with that version next to the new one until its jobs have ended.",

@@ -4,7 +4,9 @@ use std::time::Instant;
 
 use windlass::{
     State,
+    model::Role,
     prelude::*,
+    store::{Actor, NewSession, NewUser, PasswordHash},
     testing::{Lab, LabJob},
 };
 
@@ -20,6 +22,7 @@ on_every_store!(
     rate_limited_jobs_survive_a_crash_at_every_commit,
     the_clock_of_a_store_in_a_lab_is_that_of_the_lab,
     a_cancelled_attempt_in_a_lab_ends_after_its_grace_period,
+    expired_sessions_of_users_are_pruned,
 );
 
 /// Returns its number.
@@ -151,4 +154,24 @@ async fn a_cancelled_attempt_in_a_lab_ends_after_its_grace_period(on: On) {
         .expect("requested");
     lab.run().await;
     assert_eq!(lab.state(job).await, State::Cancelled);
+}
+
+async fn expired_sessions_of_users_are_pruned(on: On) {
+    let store = on.fresh().await;
+    let lab = Lab::on(&store.url, |engine| engine.task::<Number>()).await;
+    let engine = lab.engine().await;
+    let password_hash = PasswordHash("$argon2id$".into());
+    let user = NewUser { name: "eve".into(), role: Role::Viewer, password_hash: password_hash.clone() };
+    let added = engine.store().add_user(None, &user, &Actor::new("test")).await;
+    added.expect("answered").accepted().expect("added");
+    for (number, lasts) in [(1, hours(1)), (2, hours(9))] {
+        let (user, password_hash) = ("eve".into(), password_hash.clone());
+        let session = NewSession { hash: [number; 32], user, password_hash, lasts };
+        assert!(engine.store().add_session(None, &session).await.expect("answered"));
+    }
+    let exists = async |number| engine.store().session(&[number; 32]).await.expect("read").is_some();
+    assert!(exists(1).await);
+    lab.advance(hours(2)).await;
+    until("the expired one is pruned", async || !exists(1).await).await;
+    assert!(exists(2).await);
 }
