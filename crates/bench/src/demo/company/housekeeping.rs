@@ -9,7 +9,7 @@ use windlass::{
     store::Prune,
 };
 
-use super::{Every, branches::StatementRun, population::statement_run_key};
+use super::{Every, population::make_statements};
 
 /// How long jobs are kept that ended in a state. Failed ones are few, and what people look at.
 const KEPT: [(State, Duration); 3] =
@@ -18,14 +18,12 @@ const PRUNE_EVERY: Duration = minutes(4);
 /// How many jobs are examined in one transaction, and the pause to the next: little, so that nobody waits for it.
 const BATCH: usize = 500;
 const PAUSE: Duration = Duration::from_millis(50);
-/// How often the statements are made again. The children of the last run are deleted by then, so that there is never more than one and a half
-/// times as many.
-const STATEMENTS_EVERY: Duration = minutes(25);
+/// How often the statements are made again: when the children of the run before are deleted, so that there is never much more than one run.
+const STATEMENTS_EVERY: Duration = minutes(20);
 
 pub(super) struct Housekeeping {
     engine: Engine,
     statements: u32,
-    runs: u32,
     prune: Every,
     begin: Every,
 }
@@ -34,7 +32,7 @@ impl Housekeeping {
     pub(super) fn new(engine: Engine, statements: u32) -> Housekeeping {
         let prune = Every::new(PRUNE_EVERY, PRUNE_EVERY);
         let begin = Every::new(STATEMENTS_EVERY, STATEMENTS_EVERY);
-        Housekeeping { engine, statements, runs: 1, prune, begin }
+        Housekeeping { engine, statements, prune, begin }
     }
 
     pub(super) async fn run(&mut self) -> anyhow::Result<()> {
@@ -45,13 +43,7 @@ impl Housekeeping {
                 self.prune().await?;
             }
             if self.begin.is_due() {
-                let key = statement_run_key(&self.engine, self.runs).await?;
-                self.engine
-                    .submit(StatementRun { customers: self.statements })
-                    .key(key)
-                    .tag("monthly")
-                    .await?;
-                self.runs += 1;
+                make_statements(&self.engine, self.statements).await?;
             }
         }
     }

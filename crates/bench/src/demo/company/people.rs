@@ -133,7 +133,8 @@ impl People {
         let now = self.engine.inspect().clock().await?;
         for job in self.jobs(WholesaleOrder::KIND, State::Waiting, Filter::default()).await? {
             let number = job.key.as_deref().and_then(WholesaleOrder::number);
-            let waits = |number: u32| WholesaleOrder::of(number).needs_approval() && number % 3 != 0;
+            let waits =
+                |number: u32| WholesaleOrder::of(number).needs_approval() && !number.is_multiple_of(3);
             if !number.is_some_and(waits) || now - CONSIDERED < job.submitted_at {
                 continue;
             }
