@@ -17,6 +17,9 @@ pub enum Command {
     /// One worker process of the demo
     #[command(hide = true)]
     DemoWorker(demo::worker::Args),
+    /// One worker process of the demo's company
+    #[command(hide = true)]
+    DemoCompanyWorker(demo::company::worker::Args),
 }
 
 impl Command {
@@ -26,6 +29,7 @@ impl Command {
             Command::Demo(args) => demo::run(args).await,
             Command::Bench(args) => workloads::run(args).await,
             Command::DemoWorker(args) => demo::worker::run(args).await,
+            Command::DemoCompanyWorker(args) => demo::company::worker::run(args).await,
         }
     }
 }

@@ -1,7 +1,8 @@
 //! What happens to the workers, and when: kills at even shares of the work, and one freeze.
 
 use std::{
-    path::{Path, PathBuf},
+    ffi::OsString,
+    path::PathBuf,
     time::{Duration, Instant},
 };
 
@@ -11,8 +12,9 @@ use windlass::{Engine, JobId, State};
 
 use super::{
     plan::HELD,
-    processes::{Processes, WorkerEvent},
+    processes::{Launch, Processes, WorkerEvent},
     screen::Screen,
+    stop::Stop,
     worker::{LEASE, Numbered, marker},
 };
 
@@ -21,15 +23,29 @@ const KILLS: u64 = 5;
 /// How long the demo may make no progress before it fails as stuck.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Someone has seen enough.
-#[derive(Debug)]
-pub(super) struct Interrupted;
+/// How the workers of the crash test are started.
+pub(super) struct WorkerArgs {
+    pub(super) url: String,
+    pub(super) queue: String,
+    pub(super) dir: PathBuf,
+    pub(super) slots: usize,
+    pub(super) mean: u64,
+}
 
-impl std::error::Error for Interrupted {}
+impl WorkerArgs {
+    fn launch(&self, serial: u32) -> Launch {
+        let WorkerArgs { url, queue, dir, slots, mean } = self;
+        let mut args: Vec<OsString> = ["demo-worker", "--at", url, "--queue", queue].map(Into::into).into();
+        args.extend(["--dir".into(), dir.into()]);
+        for (name, value) in [("--serial", u64::from(serial)), ("--slots", *slots as u64), ("--mean", *mean)]
+        {
+            args.extend([name.into(), value.to_string().into()]);
+        }
+        Launch { args, log: self.log(serial) }
+    }
 
-impl std::fmt::Display for Interrupted {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("interrupted")
+    fn log(&self, serial: u32) -> PathBuf {
+        self.dir.join(format!("worker-{serial}.log"))
     }
 }
 
@@ -61,13 +77,12 @@ enum Freeze {
 
 pub(super) struct Chaos {
     engine: Engine,
+    args: WorkerArgs,
     processes: Processes,
     events: mpsc::Receiver<(u32, WorkerEvent)>,
     screen: Screen,
-    queue: String,
     held: JobId,
     total: u64,
-    dir: PathBuf,
     freeze: Freeze,
     happened: Happened,
     acked: u64,
@@ -78,27 +93,19 @@ pub(super) struct Chaos {
 }
 
 impl Chaos {
-    pub(super) fn new(
-        engine: Engine,
-        processes: Processes,
-        events: mpsc::Receiver<(u32, WorkerEvent)>,
-        screen: Screen,
-        queue: String,
-        ids: &[JobId],
-        dir: &Path,
-    ) -> Chaos {
+    pub(super) fn new(engine: Engine, args: WorkerArgs, screen: Screen, ids: &[JobId]) -> Chaos {
         let (now, held, total) = (Instant::now(), ids[HELD as usize], ids.len() as u64);
-        let (freeze, happened, dir) = (Freeze::Planned, Happened::default(), dir.to_owned());
+        let (processes, events) = Processes::new();
+        let (freeze, happened) = (Freeze::Planned, Happened::default());
         let (acked, started, moved, killed, counted_at) = (0, now, now, now, now);
         Chaos {
             engine,
+            args,
             processes,
             events,
             screen,
-            queue,
             held,
             total,
-            dir,
             freeze,
             happened,
             acked,
@@ -109,10 +116,10 @@ impl Chaos {
         }
     }
 
-    /// Runs until every task has ended.
-    pub(super) async fn run(&mut self, workers: u32) -> anyhow::Result<Happened> {
+    /// Runs until every task has ended; `None` if the demo was stopped before.
+    pub(super) async fn run(&mut self, workers: u32, mut stop: Stop) -> anyhow::Result<Option<Happened>> {
         for _ in 0..workers {
-            self.processes.start()?;
+            self.start_worker()?;
         }
         let mut tick = tokio::time::interval(Duration::from_millis(50));
         loop {
@@ -123,7 +130,11 @@ impl Chaos {
                         break;
                     }
                 }
-                _ = tokio::signal::ctrl_c() => return Err(Interrupted.into()),
+                () = stop.requested() => {
+                    self.screen.close();
+                    self.processes.kill_all().await;
+                    return Ok(None);
+                }
             }
         }
         self.screen.progress(self.total, self.rate());
@@ -135,7 +146,11 @@ impl Chaos {
         self.screen.event("reading all jobs back");
         self.screen.close();
         self.happened.last_worker = self.processes.last;
-        Ok(std::mem::take(&mut self.happened))
+        Ok(Some(std::mem::take(&mut self.happened)))
+    }
+
+    fn start_worker(&mut self) -> anyhow::Result<u32> {
+        self.processes.start(|serial| self.args.launch(serial))
     }
 
     async fn handle_event(&mut self, serial: u32, event: WorkerEvent) -> anyhow::Result<()> {
@@ -162,7 +177,7 @@ impl Chaos {
     async fn freeze(&mut self, serial: u32) -> anyhow::Result<()> {
         self.processes.freeze(serial).await?;
         // The next run of the held task finds this file and continues.
-        std::fs::write(marker(&self.dir), "").context("the marker cannot be written")?;
+        std::fs::write(marker(&self.args.dir), "").context("the marker cannot be written")?;
         self.freeze = Freeze::Frozen(serial);
         let lease = LEASE.as_secs();
         self.screen.event(&format!(
@@ -187,7 +202,7 @@ impl Chaos {
         match self.freeze {
             Freeze::Planned if self.acked >= self.total / 10 => {
                 let held = self.engine.submit(Numbered { number: HELD }).id(self.held);
-                held.queue(&self.queue).priority(-100).await?;
+                held.queue(&self.args.queue).priority(-100).await?;
                 self.freeze = Freeze::Submitted;
             }
             Freeze::Frozen(serial) if self.taken_over().await? => {
@@ -209,7 +224,7 @@ impl Chaos {
             self.processes.serials().into_iter().filter(|serial| !spared(serial)).collect();
         let Some(victim) = fastrand::choice(victims) else { return Ok(()) };
         self.processes.kill(victim).await?;
-        let replacement = self.processes.start()?;
+        let replacement = self.start_worker()?;
         self.happened.killed += 1;
         self.killed = Instant::now();
         self.screen.event(&format!("worker {victim} killed (SIGKILL); worker {replacement} takes its place"));
@@ -229,7 +244,7 @@ impl Chaos {
         }
         let state_counts = self.engine.inspect().state_counts().await?;
         self.counted_at = Instant::now();
-        let own = state_counts.iter().filter(|count| count.queue == self.queue);
+        let own = state_counts.iter().filter(|count| count.queue == self.args.queue);
         let open = |state: State| !state.is_final();
         Ok(own.filter(|count| open(count.state)).map(|count| count.jobs).sum::<u64>() == 0)
     }
@@ -240,7 +255,7 @@ impl Chaos {
 
     /// The end of a worker's log.
     fn last_words(&self, serial: u32) -> String {
-        let log = std::fs::read_to_string(self.dir.join(format!("worker-{serial}.log"))).unwrap_or_default();
+        let log = std::fs::read_to_string(self.args.log(serial)).unwrap_or_default();
         log.lines().last().map_or("its log is empty".to_owned(), str::to_owned)
     }
 }

@@ -1,44 +1,61 @@
-//! `windlass demo`: runs many small tasks in several worker processes, kills some of them and freezes one, and shows at the end that no
-//! task was lost or done twice.
+//! `windlass demo`: a crash test, and a company whose work a server shows.
 //!
-//! In reading order: [`plan`] decides how each task ends; [`worker`] is a worker process and the task it runs; [`record`] is the record it
-//! keeps outside the store, and [`recording_store`] adds the outcomes of commits to it; [`processes`] starts, kills and freezes worker
-//! processes; [`chaos`] decides when; [`account`] compares plan, records and store.
+//! The crash test runs many small tasks in several worker processes, kills some of them and freezes one, and shows at the end that no
+//! task was lost or done twice. In reading order: [`plan`] decides how each task ends; [`worker`] is a worker process and the task it
+//! runs; [`record`] is the record it keeps outside the store, and [`recording_store`] adds the outcomes of commits to it; [`processes`]
+//! starts, kills and freezes worker processes; [`chaos`] decides when; [`account`] compares plan, records and store; [`crash`] is all of
+//! it.
+//!
+//! Without `--exit` the demo also has a [`company`]: jobs of every sort in every state. [`live`] serves the store from the start and keeps
+//! the company at work until the demo is stopped.
 
 mod account;
 mod chaos;
+pub(crate) mod company;
+mod crash;
+mod live;
+mod place;
 mod plan;
 mod processes;
 mod record;
 mod recording_store;
 mod screen;
+mod stop;
 pub(crate) mod worker;
 
 use std::{
+    net::{SocketAddr, ToSocketAddrs},
     path::{Path, PathBuf},
     process::ExitCode,
-    time::Instant,
 };
 
-use anyhow::{Context, bail};
-use chaos::{Chaos, Interrupted};
-use processes::{Processes, WorkerArgs};
-use windlass::{Engine, JobId, store::without_password};
-use windlass_testpg::Cluster;
-use worker::Numbered;
+use anyhow::Context;
+use crash::CrashTest;
+use place::{Folder, Place};
+use stop::Stop;
+use windlass::{Engine, store::without_password};
 
 use crate::out;
 
-/// Run 20,000 tasks while workers are killed and frozen, and verify that none is lost or done twice
+/// Serve the jobs of a small company in a browser, and verify that no task is lost or done twice while workers are killed
+///
+/// Prints the address to open, and runs until Ctrl-C. Meanwhile 20,000 tasks run while workers are killed and frozen, and then it prints an
+/// account of them. With --exit it does that alone, and exits.
 ///
 /// Needs only this binary: the jobs are in a SQLite file in a temporary folder, and the workers are processes of this program. The exit
-/// code is 0 only if every task ended exactly once.
+/// code is 0 only if every task of the account ended exactly once.
 #[derive(clap::Args)]
 pub struct Args {
+    /// Run the 20,000 tasks, print the account and exit: no company, no server
+    #[arg(long)]
+    exit: bool,
+    /// The address to listen on, of this machine alone [default: 127.0.0.1:7077, or the next free port]
+    #[arg(long, value_name = "HOST:PORT", value_parser = parse_listen, conflicts_with = "exit")]
+    listen: Option<SocketAddr>,
     /// How many tasks
     #[arg(long, value_name = "N", default_value_t = 20_000, value_parser = clap::value_parser!(u32).range(100..=5_000_000))]
     tasks: u32,
-    /// How many worker processes at a time
+    /// How many worker processes run them at a time
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u32).range(2..=64))]
     workers: u32,
     /// The folder for the files [default: a temporary folder, removed at the end]
@@ -47,69 +64,57 @@ pub struct Args {
     /// Keep the temporary folder
     #[arg(long)]
     keep: bool,
-    /// Exit at the end, which is the default; for scripts
-    #[arg(long)]
-    exit: bool,
-    /// Another store than a SQLite file: a URL, or `postgres` for a private server that is started for the demo
+    /// Another store than a SQLite file: a URL, or `postgres` for a private server that is started for the demo. On a store named by
+    /// its URL the demo deletes nothing: its jobs stay there
     #[arg(long, value_name = "URL")]
     store: Option<String>,
+    /// How many children the large branch has
+    #[arg(long, hide = true, value_name = "N", default_value_t = 200_000)]
+    statements: u32,
+}
+
+fn parse_listen(text: &str) -> Result<SocketAddr, String> {
+    let addresses = text.to_socket_addrs().map_err(|error| format!("{error}; write it as 127.0.0.1:7077"))?;
+    let mut local = addresses.filter(|address| address.ip().is_loopback());
+    local.next().ok_or_else(|| {
+        "others could reach it; the demo has no users: use an address of this machine alone, as 127.0.0.1:7077".into()
+    })
 }
 
 pub(crate) async fn run(args: Args) -> anyhow::Result<ExitCode> {
-    // The demo always exits at the end.
-    let _ = args.exit;
+    let stop = Stop::listen()?;
     let folder = Folder::open(&args)?;
-    let (url, _server) = store(&args, folder.path())?;
-    introduce(&args, &url, folder.path());
-    let screen = screen::Screen::new(u64::from(args.tasks));
-    let engine = Engine::open(&url).await.context("the demo's store cannot be opened")?;
-    // A queue of its own, so that the account can tell its jobs from others in a shared store.
-    let queue = format!("demo-{:08x}", fastrand::u32(..));
-    let numbers = (1..args.tasks).map(|number| Numbered { number });
-    let mut ids: Vec<JobId> = vec![engine.new_id()];
-    ids.extend(engine.submit_all(numbers).queue(&queue).await?.into_iter().map(|submitted| submitted.id));
-    screen.event(&format!(
-        "{} tasks submitted; starting {} workers",
-        out::thousands(args.tasks.into()),
-        args.workers
-    ));
-
-    let (slots, mean) = pace(&args);
-    let worker_args =
-        WorkerArgs { url: url.clone(), queue: queue.clone(), dir: folder.path().to_owned(), slots, mean };
-    let (processes, events) = Processes::new(worker_args);
-    let started = Instant::now();
-    let mut chaos = Chaos::new(engine.clone(), processes, events, screen, queue.clone(), &ids, folder.path());
-    let happened = Box::pin(chaos.run(args.workers)).await;
-    let happened = match happened {
-        Ok(happened) => happened,
-        Err(error) if error.is::<Interrupted>() => {
-            out::note("interrupted; the workers have exited");
-            return Ok(ExitCode::from(130));
-        }
+    let place = Place::open(&args, folder.path())?;
+    introduce(&args, &place.url, folder.path());
+    let ran = match args.exit {
+        true => Box::pin(crash_test(&args, &place, folder.path(), stop)).await,
+        false => Box::pin(live::run(&args, &place, folder.path(), stop)).await,
+    };
+    let adds_up = match ran {
+        Ok(adds_up) => adds_up,
         Err(error) => {
             let kept = folder.keep();
             return Err(error.context(format!("the demo failed; its files are in {}", kept.display())));
         }
     };
-    let seconds = started.elapsed().as_secs_f64();
-    let account = account::make(&engine, &queue, &ids, folder.path(), &happened).await?;
-    out::print(&account.text(seconds, &happened))?;
-    if !account.adds_up() || args.keep || args.dir.is_some() {
+    if args.exit && adds_up.is_none() {
+        out::note("interrupted; the workers have exited");
+        return Ok(ExitCode::from(stop::INTERRUPTED));
+    }
+    if adds_up == Some(false) || args.keep || args.dir.is_some() {
         out::note(&format!(
             "\nThe store, the workers' records and their logs are in {}",
             folder.keep().display()
         ));
     }
-    Ok(if account.adds_up() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(if adds_up == Some(false) { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-/// The slots of a worker, and the mean duration of a task in microseconds: about four seconds of work without faults, so that there is
-/// time for them; few tasks get few slots.
-fn pace(args: &Args) -> (usize, u64) {
-    let slots = (args.tasks / (args.workers * 100)).clamp(2, 16);
-    let mean = 4_000_000 * u64::from(slots * args.workers) / u64::from(args.tasks);
-    (slots as usize, mean.clamp(1_000, 50_000))
+/// The crash test alone.
+async fn crash_test(args: &Args, place: &Place, dir: &Path, stop: Stop) -> anyhow::Result<Option<bool>> {
+    let engine = Engine::open(&place.url).await.context("the demo's store cannot be opened")?;
+    let test = CrashTest::submit(engine, args.tasks, args.workers).await?;
+    test.run(&place.url, dir, stop).await
 }
 
 fn introduce(args: &Args, url: &str, folder: &Path) {
@@ -134,60 +139,7 @@ fn introduce(args: &Args, url: &str, folder: &Path) {
         bad = out::thousands(bad as u64),
         workers = args.workers,
     ));
-}
-
-/// The address of the store, and the server behind it if it was started for the demo.
-fn store(args: &Args, folder: &Path) -> anyhow::Result<(String, Option<Cluster>)> {
-    match args.store.as_deref() {
-        None | Some("sqlite") => {
-            let file = folder.join("demo.db");
-            if file.exists() {
-                bail!(
-                    "{} exists already, from an earlier demo; remove it, or name another --dir",
-                    file.display()
-                );
-            }
-            Ok((format!("sqlite://{}", file.display()), None))
-        }
-        Some("postgres") => {
-            let server = Cluster::start().context("a private PostgreSQL server cannot be started")?;
-            Ok((server.url(), Some(server)))
-        }
-        Some("memory:") => bail!("memory: cannot be shared by processes; use sqlite or a postgres:// URL"),
-        Some(url) => Ok((url.to_owned(), None)),
-    }
-}
-
-/// The folder with the demo's files.
-enum Folder {
-    Given(PathBuf),
-    Temporary(tempfile::TempDir),
-}
-
-impl Folder {
-    fn open(args: &Args) -> anyhow::Result<Folder> {
-        let Some(path) = &args.dir else {
-            let folder = tempfile::Builder::new().prefix("windlass-demo-").tempdir();
-            return Ok(Folder::Temporary(
-                folder.context("a temporary folder cannot be created; name one with --dir")?,
-            ));
-        };
-        std::fs::create_dir_all(path)
-            .with_context(|| format!("the folder {} cannot be created", path.display()))?;
-        Ok(Folder::Given(path.canonicalize()?))
-    }
-
-    fn path(&self) -> &Path {
-        match self {
-            Folder::Given(path) => path,
-            Folder::Temporary(folder) => folder.path(),
-        }
-    }
-
-    fn keep(self) -> PathBuf {
-        match self {
-            Folder::Given(path) => path,
-            Folder::Temporary(folder) => folder.keep(),
-        }
+    if !args.exit {
+        out::note(company::INTRODUCTION);
     }
 }

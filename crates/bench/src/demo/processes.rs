@@ -1,6 +1,7 @@
 //! The demo's worker processes: started, killed, frozen, woken.
 
 use std::{
+    ffi::OsString,
     fs::File,
     path::PathBuf,
     process::{ExitStatus, Stdio},
@@ -28,18 +29,16 @@ pub(super) enum WorkerEvent {
     Gone,
 }
 
-/// How workers are started.
-pub(super) struct WorkerArgs {
-    pub(super) url: String,
-    pub(super) queue: String,
-    pub(super) dir: PathBuf,
-    pub(super) slots: usize,
-    pub(super) mean: u64,
+/// What a worker process is started with.
+pub(super) struct Launch {
+    /// The arguments of this program, whose first one names a command.
+    pub(super) args: Vec<OsString>,
+    /// The file for what it logs, which is emptied first.
+    pub(super) log: PathBuf,
 }
 
-/// All worker processes.
+/// Worker processes.
 pub(super) struct Processes {
-    args: WorkerArgs,
     members: Vec<Member>,
     /// The number of the worker started last.
     pub(super) last: u32,
@@ -53,27 +52,24 @@ struct Member {
 }
 
 impl Processes {
-    pub(super) fn new(args: WorkerArgs) -> (Processes, mpsc::Receiver<(u32, WorkerEvent)>) {
+    pub(super) fn new() -> (Processes, mpsc::Receiver<(u32, WorkerEvent)>) {
         let (sender, events) = mpsc::channel(1_000);
-        (Processes { args, members: Vec::new(), last: 0, sender }, events)
+        (Processes { members: Vec::new(), last: 0, sender }, events)
     }
 
-    /// Starts one more worker. Returns its number.
+    /// Starts one more worker, as `launch` says for its number. Returns the number.
     ///
     /// Call it from the main task only: a worker ends with the thread that started it.
-    pub(super) fn start(&mut self) -> anyhow::Result<u32> {
-        let WorkerArgs { url, queue, dir, slots, mean } = &self.args;
+    pub(super) fn start(&mut self, launch: impl FnOnce(u32) -> Launch) -> anyhow::Result<u32> {
         let serial = self.last + 1;
-        let log = File::create(dir.join(format!("worker-{serial}.log")))
-            .context("a worker's log cannot be made")?;
+        let Launch { args, log } = launch(serial);
+        let log = File::create(log).context("a worker's log cannot be made")?;
         let mut command =
             Command::new(std::env::current_exe().context("this program's own path is not known")?);
-        command.arg("demo-worker").args(["--at", url, "--queue", queue]).arg("--dir").arg(dir);
-        for (name, value) in [("--serial", u64::from(serial)), ("--slots", *slots as u64), ("--mean", *mean)]
-        {
-            command.arg(name).arg(value.to_string());
-        }
+        command.args(args);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(log).kill_on_drop(true);
+        // Ctrl-C in a terminal is for the demo alone, which then stops its workers.
+        command.process_group(0);
         let mut child = command.spawn().context("a worker process cannot be started")?;
         let pid = child
             .id()
@@ -133,6 +129,14 @@ impl Processes {
     pub(super) fn wake(&mut self, serial: u32) -> anyhow::Result<()> {
         let pid = self.find(serial)?.pid;
         kill_process(pid, Signal::CONT).with_context(|| format!("worker {serial} cannot be woken"))
+    }
+
+    /// Kills all workers, and returns when they have ended.
+    pub(super) async fn kill_all(&mut self) {
+        for mut member in self.members.drain(..) {
+            // One that cannot be killed has ended.
+            let _ = member.child.kill().await;
+        }
     }
 
     /// Stops all workers and waits for them. Returns those that failed.
