@@ -13,10 +13,10 @@ use std::{
 
 use futures_util::future::{Either, select};
 use serde_json::{Map, Value};
-use windlass_store::{Filter, NewOperation, OperationEnd, OperationId, OperationProgress};
+use windlass_store::{ControlOutcome, Filter, NewOperation, OperationEnd, OperationId, OperationProgress};
 use windlass_workflow::Error;
 
-use crate::{Bulk, BulkProgress, Operator, Redrive, RedriveProgress};
+use crate::{Bulk, BulkProgress, Control, Operator, Redrive, RedriveProgress};
 
 /// How often progress is recorded, and how late a request to stop is noticed.
 const INTERVAL: Duration = Duration::from_secs(1);
@@ -65,6 +65,13 @@ pub async fn begin_redrive(redrive: Redrive) -> Result<RecordedRedrive, Error> {
     };
     redrive.operator().store().add_operation(None, &new, redrive.actor()).await?;
     Ok(RecordedRedrive { id: new.id, redrive })
+}
+
+impl Control {
+    /// Requests a recorded operation to stop. What it has done stays.
+    pub async fn stop_operation(&self, id: OperationId) -> Result<ControlOutcome, Error> {
+        Ok(self.operator().store().request_stop(None, id, self.actor()).await?)
+    }
 }
 
 /// A bulk action that has a record and does not run yet.

@@ -24,9 +24,11 @@ mod format;
 mod frame;
 mod html;
 mod icon;
+mod jobs;
 mod layers;
 pub(crate) mod live;
 mod numbers;
+mod operation;
 pub(crate) mod page;
 mod parts;
 mod payload;
@@ -37,7 +39,7 @@ mod trouble;
 
 use std::sync::Arc;
 
-use windlass::{Engine, Time};
+use windlass::{Engine, Time, operate::views::Situation, store::StateCount};
 
 use self::{
     cache::Cache,
@@ -53,6 +55,8 @@ pub(crate) use trouble::{no_such_page, trouble};
 pub(crate) struct Pages {
     pub(crate) live: Arc<Hub>,
     numbers: Cache<(), Numbers>,
+    counts: Cache<(), Vec<StateCount>>,
+    situation: Cache<(), Situation>,
     /// Makes the tokens of forms where nobody logs in. It is new at every start.
     pub(crate) key: String,
     pub(crate) logins: Logins,
@@ -70,6 +74,8 @@ impl Pages {
         Pages {
             live: Hub::new(),
             numbers: Cache::new(numbers::KEPT),
+            counts: Cache::new(numbers::KEPT),
+            situation: Cache::new(numbers::KEPT),
             key: session::new_key(),
             logins: Logins::new(),
             build: format!("{} · {store}", env!("CARGO_PKG_VERSION")),
@@ -83,12 +89,29 @@ impl Pages {
 
     /// The numbers that are on every page.
     pub(crate) async fn numbers(&self, shared: &Shared) -> Result<Arc<Numbers>, Error> {
-        self.numbers.get(&(), || Numbers::read(&shared.operator)).await
+        let counts = self.counts(shared).await?;
+        self.numbers.get(&(), async || Ok(Numbers::of_counts(&counts))).await
+    }
+
+    /// How many jobs of each queue and kind are in each state.
+    pub(crate) async fn counts(&self, shared: &Shared) -> Result<Arc<Vec<StateCount>>, Error> {
+        let read = async || Ok(shared.engine.inspect().state_counts().await?);
+        self.counts.get(&(), read).await
+    }
+
+    /// What holds many jobs at once.
+    pub(crate) async fn situation(&self, shared: &Shared) -> Result<Arc<Situation>, Error> {
+        let read = async || Ok(Situation::read(&shared.operator).await?);
+        self.situation.get(&(), read).await
     }
 }
 
 /// All pages.
-static PAGES: &[Page] = &[page!("/components", components::show)];
+static PAGES: &[Page] = &[
+    page!("/components", components::show),
+    page!("/jobs", jobs::show),
+    page!("/operations/{id}", operation::show),
+];
 
 /// All pages.
 pub(crate) fn pages() -> &'static [Page] {

@@ -2,9 +2,7 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use windlass::{State, operate::Operator};
-
-use crate::error::Error;
+use windlass::{State, store::StateCount};
 
 /// For how long they are shown before they are read again.
 pub(super) const KEPT: Duration = Duration::from_secs(1);
@@ -17,13 +15,13 @@ pub(crate) struct Numbers {
 }
 
 impl Numbers {
-    /// Reads them.
-    pub(crate) async fn read(operator: &Operator) -> Result<Numbers, Error> {
+    /// Sums them up.
+    pub(crate) fn of_counts(counts: &[StateCount]) -> Numbers {
         let mut jobs = BTreeMap::new();
-        for count in operator.inspect().state_counts().await? {
+        for count in counts {
             *jobs.entry(count.state).or_default() += count.jobs;
         }
-        Ok(Numbers { jobs })
+        Numbers { jobs }
     }
 
     /// The number beside an entry of the navigation, and whether it needs somebody.
