@@ -24,6 +24,7 @@ mod format;
 mod frame;
 mod html;
 mod icon;
+mod job;
 mod jobs;
 mod layers;
 pub(crate) mod live;
@@ -110,12 +111,22 @@ impl Pages {
 static PAGES: &[Page] = &[
     page!("/components", components::show),
     page!("/jobs", jobs::show),
+    page!("/jobs/{job}", job::show),
     page!("/operations/{id}", operation::show),
 ];
 
 /// All pages.
 pub(crate) fn pages() -> &'static [Page] {
     PAGES
+}
+
+/// The entries of the navigation that lead to pages.
+fn existing(mut groups: Vec<frame::NavGroup>) -> Vec<frame::NavGroup> {
+    for group in &mut groups {
+        group.items.retain(|item| PAGES.iter().any(|page| page.path == item.href));
+    }
+    groups.retain(|group| !group.items.is_empty());
+    groups
 }
 
 /// The routes of all pages and of their forms.

@@ -1,6 +1,6 @@
 //! The list of jobs: which there are, why each is where it is, and actions on many of them after a preview.
 
-mod act;
+pub(super) mod act;
 pub(crate) mod filter;
 mod preview;
 
@@ -26,8 +26,6 @@ use super::{
     parts::{Blank, Filters, Newer, Pages, Pill, Tab, Tabs},
 };
 use crate::error::Error;
-
-pub(super) use act::routes;
 
 /// Up to how many jobs are counted where no number is maintained.
 const COUNTED: usize = 5_000;
@@ -62,6 +60,11 @@ impl JobsPage {
 
     fn why(&self, row: &JobRow) -> Html {
         why(&row.because, self.clock())
+    }
+
+    /// The last digits of an id, which are random: one of them for each row of a page.
+    fn short(&self, row: &JobRow) -> String {
+        row.job.id.to_string()[24..].to_owned()
     }
 
     fn submitted(&self, row: &JobRow) -> When {
