@@ -134,7 +134,9 @@ pub(super) fn sprite(html: &str) -> Html {
     let is_used =
         |id: &str| used.contains(&id) || ALWAYS.iter().any(|icon| id.strip_prefix("i-") == Some(icon.name()));
     let symbols: String = BY_ID.iter().filter(|(id, _)| is_used(id)).map(|(_, line)| *line).collect();
-    Html::trusted(format!("<svg class=\"sprite\" width=\"0\" height=\"0\" aria-hidden=\"true\">{symbols}</svg>"))
+    Html::trusted(format!(
+        "<svg class=\"sprite\" width=\"0\" height=\"0\" aria-hidden=\"true\">{symbols}</svg>"
+    ))
 }
 
 #[cfg(test)]
@@ -154,6 +156,10 @@ mod tests {
         let page = with_sprite(&page);
         assert!(page.contains("<symbol id=\"i-plus\"") && page.contains("<pattern id=\"p-bad\""));
         assert!(page.contains("<symbol id=\"i-failed\""), "any state may come");
-        assert!(!page.contains("<symbol id=\"i-undo\"") && !page.contains("id=\"p-wait\"") && !page.contains(PLACE));
+        assert!(
+            !page.contains("<symbol id=\"i-undo\"")
+                && !page.contains("id=\"p-wait\"")
+                && !page.contains(PLACE)
+        );
     }
 }

@@ -23,6 +23,8 @@ const LABEL_ROOM: f64 = 26.0;
 const MARGIN: f64 = 8.0;
 /// From the boxes to the first edge that runs back, and from that to the next.
 const LANE: f64 = 24.0;
+/// How high an edge from a box to itself is. Less than the distance between boxes.
+const LOOP: f64 = 16.0;
 /// How many times the order is improved. More sweeps change little in graphs that fit a screen.
 const SWEEPS: usize = 12;
 /// How many times positions are fitted to neighbours.
@@ -44,11 +46,12 @@ pub(crate) struct Size {
     pub(crate) height: f64,
 }
 
-/// An edge from one box to another, and the room that its label needs between layers.
+/// An edge from one box to another, and its label.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) struct Link {
     pub(crate) from: usize,
     pub(crate) to: usize,
+    /// Its width.
     pub(crate) label: f64,
 }
 
@@ -89,8 +92,12 @@ pub(crate) fn layout(sizes: &[Size], links: &[Link], flow: Flow) -> Layout {
     };
     let sizes: Vec<Size> = sizes.iter().map(turned).collect();
     let is_back = back_links(sizes.len(), links);
-    let forward: Vec<(usize, usize)> =
-        links.iter().zip(&is_back).filter(|(_, back)| !**back).map(|(link, _)| (link.from, link.to)).collect();
+    let forward: Vec<(usize, usize)> = links
+        .iter()
+        .zip(&is_back)
+        .filter(|(_, back)| !**back)
+        .map(|(link, _)| (link.from, link.to))
+        .collect();
     let layer = longest_paths(sizes.len(), &forward);
     let mut grid = Grid::new(&sizes, links, &is_back, &layer);
     grid.order();
@@ -363,11 +370,22 @@ impl Grid {
             low = low.min(piece.1.1 - MARGIN);
             high = high.max(piece.1.1 + MARGIN);
         }
+        let labels: Vec<(f64, f64)> =
+            routes.iter().zip(&labels).map(|(pieces, label)| middle(pieces, *label)).collect();
+        for ((_, across), link) in labels.iter().zip(links) {
+            let half = match flow {
+                Flow::Right => MARGIN,
+                Flow::Down => link.label / 2.0,
+            };
+            low = low.min(across - half);
+            high = high.max(across + half);
+        }
         if self.cells.is_empty() {
             (low, high) = (0.0, 0.0);
         }
+        let (before, after) = self.overhangs(links, is_back);
         let moved = |(along, across): (f64, f64)| {
-            let (along, across) = (along + MARGIN, across - low + MARGIN);
+            let (along, across) = (along + before + MARGIN, across - low + MARGIN);
             match flow {
                 Flow::Right => (along, across),
                 Flow::Down => (across, along),
@@ -384,15 +402,12 @@ impl Grid {
             Place { x, y, width, height }
         };
         let places = self.cells.iter().enumerate().filter(|(_, cell)| cell.is_box).map(place).collect();
-        let route = |(pieces, label): (&Vec<Piece>, &Option<(f64, f64)>)| {
-            let label = label.unwrap_or_else(|| match pieces.as_slice() {
-                [Piece(_, from), Piece(_, to), ..] => ((from.0 + to.0) / 2.0, (from.1 + to.1) / 2.0),
-                _ => (0.0, 0.0),
-            });
-            Route { path: path(pieces, flow, moved), label: moved(label) }
+        let route = |(pieces, label): (&Vec<Piece>, &(f64, f64))| Route {
+            path: path(pieces, flow, moved),
+            label: moved(*label),
         };
         let end = self.bounds.last().map_or(0.0, |(_, end)| *end);
-        let (along, across) = (end + 2.0 * MARGIN + self.overhang(links, is_back), high - low + 2.0 * MARGIN);
+        let (along, across) = (before + end + after + 2.0 * MARGIN, high - low + 2.0 * MARGIN);
         let (width, height) = match flow {
             Flow::Right => (along, across),
             Flow::Down => (across, along),
@@ -401,13 +416,18 @@ impl Grid {
         Layout { places, routes, width, height, layers: self.layers.len() }
     }
 
-    /// Room after the last layer, for edges that leave it to run back.
-    fn overhang(&self, links: &[Link], is_back: &[bool]) -> f64 {
+    /// Room before the first layer and after the last, for edges that run back and cannot go straight to the side.
+    fn overhangs(&self, links: &[Link], is_back: &[bool]) -> (f64, f64) {
         let last = self.layers.len().saturating_sub(1);
-        let leaves = |(link, back): (&Link, &bool)| {
-            *back && self.layer_of[link.from] == last && !self.is_first(link.from)
+        let aside = |link: &&Link, number: usize, layer: usize| {
+            link.from != link.to && self.layer_of[number] == layer && !self.is_first(number)
         };
-        if links.iter().zip(is_back).any(leaves) { GAP / 2.0 } else { 0.0 }
+        let back = || links.iter().zip(is_back).filter(|(_, back)| **back).map(|(link, _)| link);
+        let room = |is_used: bool| if is_used { GAP / 2.0 } else { 0.0 };
+        (
+            room(back().any(|link| aside(&link, link.to, 0))),
+            room(back().any(|link| aside(&link, link.from, last))),
+        )
     }
 
     /// Through the points of an edge: straight within the layers that it passes, curved between layers.
@@ -451,6 +471,14 @@ impl Grid {
         let mut lanes: Vec<(usize, usize, f64)> = Vec::new();
         for number in order {
             let Link { from, to, .. } = links[number];
+            if from == to {
+                let cell = &self.cells[from];
+                let lane = cell.middle - cell.across / 2.0 - LOOP;
+                let (begin, end) = self.bounds[self.layer_of[from]];
+                routes[number] = self.around(from, to, lane);
+                labels[number] = Some(((begin + end) / 2.0, lane));
+                continue;
+            }
             let (first, last) = (self.layer_of[to], self.layer_of[from]);
             let (first, last) = (first.min(last), first.max(last));
             let edge = |cell: &usize| self.cells[*cell].middle - self.cells[*cell].across / 2.0;
@@ -478,7 +506,7 @@ impl Grid {
             let (begin, end) = self.bounds[self.layer_of[number]];
             let middle = (begin + end) / 2.0;
             let shift = if from == to { cell.along / 4.0 } else { cell.along / 6.0 };
-            match (self.is_first(number), leaves) {
+            match (self.is_first(number) || from == to, leaves) {
                 // Straight from its side, or to it.
                 (true, true) => (middle + shift, cell.middle - cell.across / 2.0, middle + shift),
                 (true, false) => (middle - shift, cell.middle - cell.across / 2.0, middle - shift),
@@ -514,6 +542,14 @@ enum Bend {
     Curve,
     /// A line to a corner, which is rounded.
     Corner,
+}
+
+/// Where the label of an edge is: where it has room, or in the middle of its first piece.
+fn middle(pieces: &[Piece], label: Option<(f64, f64)>) -> (f64, f64) {
+    label.unwrap_or_else(|| match pieces {
+        [Piece(_, from), Piece(_, to), ..] => ((from.0 + to.0) / 2.0, (from.1 + to.1) / 2.0),
+        _ => (0.0, 0.0),
+    })
 }
 
 /// The path of an edge, as SVG writes it.
@@ -673,7 +709,8 @@ mod tests {
 
     #[test]
     fn lanes_of_edges_that_run_back_do_not_lie_on_each_other() {
-        let layout = layout(&boxes(4), &links(&[(0, 1), (1, 2), (2, 3), (3, 2), (3, 1), (3, 0)]), Flow::Right);
+        let layout =
+            layout(&boxes(4), &links(&[(0, 1), (1, 2), (2, 3), (3, 2), (3, 1), (3, 0)]), Flow::Right);
         let mut lanes: Vec<i64> = layout.routes[3..].iter().map(|route| route.label.1 as i64).collect();
         lanes.dedup();
         assert_eq!(lanes.len(), 3, "{lanes:?}");
