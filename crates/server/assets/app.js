@@ -1,4 +1,4 @@
-// The dashboard's script. Everything in it is a convenience: pages, filters, previews and actions are links and forms, and work without.
+// The dashboard's script, a convenience: pages, filters, previews and actions are links and forms, and work without it.
 (() => {
   'use strict';
   const root = document.documentElement;
@@ -88,7 +88,7 @@
     by('toasts')?.append(toast);
     settle(toast);
   };
-  // What the server says came of a request stands in the URL too: a reload must not say it again.
+  // A reload must not say again what came of a request.
   const done = () => {
     all('[data-done]').forEach(settle);
     const url = new URL(location.href);
@@ -98,7 +98,7 @@
     }
   };
 
-  // ---- Live updates: small patches of elements by id. What the reader is busy with is left alone and tried again.
+  // ---- Live updates: patches of elements by id. What the reader is busy with is left alone and tried again.
   const live = { source: null, timer: 0, wait: 1000, since: 0, away: false, over: false, paused: kept('paused') === '1', waiting: new Map(), last: new WeakMap() };
   const typing = () => document.activeElement?.matches('input:not([type=checkbox], [type=radio]), textarea, select') && !document.activeElement.closest('.topbar, dialog');
   const listIsBusy = () => by('drawer') || typing() || one('[data-list] input[type=checkbox]:checked');
@@ -111,7 +111,7 @@
   };
   const flush = () => live.waiting.forEach((patch, id) => {
     const element = by(id);
-    if (!element?.hasAttribute('data-live')) return live.waiting.delete(id);
+    if (!element?.matches(patch.gone ? '[data-row]' : '[data-live]')) return live.waiting.delete(id);
     if (isBusy(element)) return;
     live.waiting.delete(id);
     if (patch.gone) {
@@ -119,7 +119,7 @@
       element.title = 'It no longer belongs to this list';
     } else if (live.last.get(element) !== patch.html) {
       live.last.set(element, patch.html);
-      element.classList.remove('gone');
+      element.closest('.gone')?.classList.remove('gone');
       element.innerHTML = patch.html;
       times(element);
       reopen(element);
@@ -207,8 +207,8 @@
   };
   const choose = on => { boxes().forEach(box => box.checked = on); count() };
 
-  // ---- Drawer: a preview is a page with a section beside it. The script takes the section and leaves the page as it is: ticks, scroll
-  // and half-typed notes stay. If anything fails, the link leads there as it would without the script.
+  // ---- Drawer: a preview is a page with a section beside it. The script adds the section to this page, so ticks and scroll stay. If
+  // that fails, the link leads there as it would without the script.
   let opener = null;
   const enter = drawer => (one('[autofocus]', drawer) || drawer).focus();
   const symbols = page => all('symbol, pattern', page).forEach(symbol => by(symbol.id) || one('.sprite')?.append(document.importNode(symbol, true)));
@@ -235,7 +235,7 @@
   };
   const shut = () => {
     if (!by('drawer')) return false;
-    // A drawer that was opened here is one step back; one that came with the page is at a link.
+    // One that was opened here is a step back; one that came with the page is closed by a link.
     if (history.state?.drawer) history.back(); else location.href = by('drawer-close').href;
     return true;
   };
@@ -244,7 +244,7 @@
     else if (new URLSearchParams(location.search).has('preview')) location.reload();
   });
 
-  // ---- Preferences are kept in a cookie by the server, and take effect here at once.
+  // ---- Preferences: the server keeps them in cookies, and they take effect at once.
   const prefer = (name, value) => {
     const form = by('preferences');
     if (name === 'theme') value === 'system' ? delete root.dataset.theme : root.dataset.theme = value;
@@ -312,7 +312,7 @@
   };
   const search = (text = '') => {
     if (!palette) {
-      palette = dialog('palette', 'Command palette', make('input', { type: 'text', role: 'combobox', 'aria-expanded': 'true', 'aria-controls': 'hits', 'aria-autocomplete': 'list', 'aria-label': 'Find a job, a page or an action', placeholder: 'A job’s key or id, a page, an action', autocomplete: 'off', spellcheck: 'false', maxlength: '300' }), make('ul', { id: 'hits', role: 'listbox', 'aria-label': 'Found' }));
+      palette = dialog('palette', 'Command palette', make('input', { type: 'text', role: 'combobox', 'aria-expanded': 'true', 'aria-controls': 'hits', 'aria-autocomplete': 'list', 'aria-label': 'Find a job, page or action', placeholder: 'A job’s key or id, a page, an action', autocomplete: 'off', spellcheck: 'false', maxlength: '300' }), make('ul', { id: 'hits', role: 'listbox', 'aria-label': 'Found' }));
       const input = one('input', palette);
       input.oninput = () => { current = 0; draw(); ask(input.value.trim()) };
       input.onkeydown = event => {
@@ -390,7 +390,7 @@
       const text = button.dataset.copyUrl ? await (await fetch(button.dataset.copyUrl)).text() : button.dataset.copy;
       if (navigator.clipboard) await navigator.clipboard.writeText(text);
       else {
-        // Without TLS there is no clipboard but that of a selection.
+        // Without TLS only a selection can be copied.
         const area = make('textarea', { class: 'sr' });
         area.value = text;
         document.body.append(area);

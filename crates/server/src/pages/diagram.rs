@@ -22,6 +22,8 @@ const NAME: usize = 26;
 const UNDER: usize = 34;
 /// A graph that is wider than this runs down.
 const WIDE: f64 = 860.0;
+/// The width of a panel on a phone.
+const PHONE: f64 = 332.0;
 
 /// A graph with its layout.
 #[derive(Clone, Debug, Template)]
@@ -32,6 +34,8 @@ pub(crate) struct Diagram {
     nodes: Vec<Node>,
     edges: Vec<Edge>,
     layout: Layout,
+    /// That of a phone, if the other one runs to the right.
+    narrow: Option<Layout>,
 }
 
 impl HtmlSafe for Diagram {}
@@ -83,13 +87,31 @@ impl Diagram {
         let link = |edge: &Edge| Link { from: edge.from, to: edge.to, label: edge.label_width() };
         let links: Vec<Link> = edges.iter().map(link).collect();
         let right = layers::layout(&sizes, &links, Flow::Right);
-        let layout = match right.width > WIDE && right.layers > 3 {
-            true => layers::layout(&sizes, &links, Flow::Down),
-            false => right,
+        let down = layers::layout(&sizes, &links, Flow::Down);
+        let (layout, narrow) = match right.width > WIDE && right.layers > 3 {
+            true => (down, None),
+            false => (right, Some(down)),
         };
-        Diagram { sentence: sentence.to_owned(), nodes, edges, layout }
+        let narrow = narrow.filter(|down| layout.width > PHONE && down.width < layout.width);
+        Diagram { sentence: sentence.to_owned(), nodes, edges, layout, narrow }
     }
 
+    /// The drawings and their classes: one is shown.
+    fn drawings(&self) -> Vec<(&'static str, Drawing<'_>)> {
+        let drawing = |layout| Drawing { nodes: &self.nodes, edges: &self.edges, layout };
+        let narrow = self.narrow.iter().map(|layout| (" narrow", drawing(layout)));
+        std::iter::once(("", drawing(&self.layout))).chain(narrow).collect()
+    }
+}
+
+/// A graph with one of its layouts.
+struct Drawing<'a> {
+    nodes: &'a [Node],
+    edges: &'a [Edge],
+    layout: &'a Layout,
+}
+
+impl Drawing<'_> {
     fn width(&self) -> u32 {
         self.layout.width.ceil() as u32
     }
@@ -99,7 +121,7 @@ impl Diagram {
     }
 
     /// The edges: path, classes, label and where it is. Taken ones are last, so that they are drawn over the others.
-    fn drawn_edges(&self) -> Vec<(&str, &'static str, &str, f64, f64)> {
+    fn edges(&self) -> Vec<(&str, &'static str, &str, f64, f64)> {
         let mut drawn: Vec<_> = self
             .edges
             .iter()
@@ -113,7 +135,7 @@ impl Diagram {
         drawn
     }
 
-    fn drawn_nodes(&self) -> Vec<DrawnNode<'_>> {
+    fn nodes(&self) -> Vec<DrawnNode<'_>> {
         self.nodes.iter().zip(&self.layout.places).map(|(node, place)| DrawnNode::new(node, *place)).collect()
     }
 }
@@ -160,10 +182,10 @@ impl Node {
             return Size { width: 16.0, height: 16.0 };
         }
         let icon = if self.icon.is_some() { ICON } else { 0.0 };
-        let name = letters(&self.short_name(), LETTER) + icon;
+        let name = letters(&self.short_name(), LETTER);
         let under = letters(&self.short_under(), SMALL_LETTER);
         let height = if self.under.is_empty() { 34.0 } else { 44.0 };
-        Size { width: (name.max(under) + 26.0).max(88.0).round(), height }
+        Size { width: (name.max(under) + icon + 26.0).max(88.0).round(), height }
     }
 
     fn class(&self) -> &'static str {

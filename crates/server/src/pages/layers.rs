@@ -46,11 +46,12 @@ pub(crate) struct Size {
     pub(crate) height: f64,
 }
 
-/// An edge from one box to another, and the room that its label needs between layers.
+/// An edge from one box to another, and its label.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) struct Link {
     pub(crate) from: usize,
     pub(crate) to: usize,
+    /// Its width.
     pub(crate) label: f64,
 }
 
@@ -369,6 +370,16 @@ impl Grid {
             low = low.min(piece.1.1 - MARGIN);
             high = high.max(piece.1.1 + MARGIN);
         }
+        let labels: Vec<(f64, f64)> =
+            routes.iter().zip(&labels).map(|(pieces, label)| middle(pieces, *label)).collect();
+        for ((_, across), link) in labels.iter().zip(links) {
+            let half = match flow {
+                Flow::Right => MARGIN,
+                Flow::Down => link.label / 2.0,
+            };
+            low = low.min(across - half);
+            high = high.max(across + half);
+        }
         if self.cells.is_empty() {
             (low, high) = (0.0, 0.0);
         }
@@ -391,12 +402,9 @@ impl Grid {
             Place { x, y, width, height }
         };
         let places = self.cells.iter().enumerate().filter(|(_, cell)| cell.is_box).map(place).collect();
-        let route = |(pieces, label): (&Vec<Piece>, &Option<(f64, f64)>)| {
-            let label = label.unwrap_or_else(|| match pieces.as_slice() {
-                [Piece(_, from), Piece(_, to), ..] => ((from.0 + to.0) / 2.0, (from.1 + to.1) / 2.0),
-                _ => (0.0, 0.0),
-            });
-            Route { path: path(pieces, flow, moved), label: moved(label) }
+        let route = |(pieces, label): (&Vec<Piece>, &(f64, f64))| Route {
+            path: path(pieces, flow, moved),
+            label: moved(*label),
         };
         let end = self.bounds.last().map_or(0.0, |(_, end)| *end);
         let (along, across) = (before + end + after + 2.0 * MARGIN, high - low + 2.0 * MARGIN);
@@ -534,6 +542,14 @@ enum Bend {
     Curve,
     /// A line to a corner, which is rounded.
     Corner,
+}
+
+/// Where the label of an edge is: where it has room, or in the middle of its first piece.
+fn middle(pieces: &[Piece], label: Option<(f64, f64)>) -> (f64, f64) {
+    label.unwrap_or_else(|| match pieces {
+        [Piece(_, from), Piece(_, to), ..] => ((from.0 + to.0) / 2.0, (from.1 + to.1) / 2.0),
+        _ => (0.0, 0.0),
+    })
 }
 
 /// The path of an edge, as SVG writes it.

@@ -19,12 +19,12 @@ const PREVIEW: usize = 4 << 10;
 const LEAF: usize = 16;
 /// Levels of a tree.
 const DEPTH: usize = 12;
-/// Levels that are open at first.
-const OPEN: usize = 2;
+/// Levels that may be open at first, and the most values of a node that is, below the first level.
+const OPEN: (usize, usize) = (2, 8);
 /// Fields or items of one value.
 const WIDTH: usize = 100;
 /// Characters of a string.
-const STRING: usize = 300;
+const STRING: usize = 200;
 
 /// An input, an output, a signal, a result: a tree with its size and a way to copy it.
 #[derive(Clone, Debug, Template)]
@@ -45,7 +45,7 @@ impl HtmlSafe for Payload {}
 impl Payload {
     /// A payload as a tree. `id` is unique on its page: open nodes are kept under it.
     pub(crate) fn tree(id: &str, name: &str, size: u64, value: &Value, whole: &str) -> Payload {
-        let mut tree = Tree { html: String::new(), left: PREVIEW, is_cut: false };
+        let mut tree = Tree { html: String::new(), left: PREVIEW, is_cut: false, opens: true };
         tree.value(id, None, value, 0);
         Payload {
             name: name.to_owned(),
@@ -77,6 +77,8 @@ struct Tree {
     /// Bytes of names and values that still fit.
     left: usize,
     is_cut: bool,
+    /// Whether the node above has few values, so that those are open at first.
+    opens: bool,
 }
 
 impl Tree {
@@ -120,7 +122,9 @@ impl Tree {
         depth: usize,
         inner: impl FnOnce(&mut Tree),
     ) {
-        let open = if depth < OPEN { " open" } else { "" };
+        let is_open = depth == 0 || depth < OPEN.0 && children <= OPEN.1 && self.opens;
+        let open = if is_open { " open" } else { "" };
+        let opens = std::mem::replace(&mut self.opens, children <= OPEN.1);
         self.left = self.left.saturating_sub(name.map_or(0, str::len).min(60) + 2 * LEAF);
         let name = named(name);
         let _ = write!(
@@ -132,9 +136,10 @@ impl Tree {
             true => inner(self),
             false => self.is_cut = true,
         }
+        self.opens = opens;
         self.is_cut |= children > WIDTH;
         if depth >= DEPTH || children > WIDTH {
-            self.html += "<div class=\"size\">…</div>";
+            self.leave_out();
         }
         self.html += "</details>";
     }
@@ -161,12 +166,17 @@ impl Tree {
     /// Whether another value fits. If not, the tree says that something is left out.
     fn has_room(&mut self) -> bool {
         if self.left == 0 {
-            if !self.html.ends_with("…</div>") {
-                self.html += "<div class=\"size\">…</div>";
-            }
-            self.is_cut = true;
+            self.leave_out();
         }
         self.left > 0
+    }
+
+    /// Says that something is left out here.
+    fn leave_out(&mut self) {
+        if !self.html.ends_with("…</div>") {
+            self.html += "<div class=\"size\">…</div>";
+        }
+        self.is_cut = true;
     }
 }
 

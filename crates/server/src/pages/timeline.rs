@@ -17,13 +17,13 @@ use super::{
 /// The width of a folded gap, in percent.
 const FOLD: f64 = 9.0;
 /// The width of the last gap if it is not over: what the job waits for stands in it.
-const OPEN_FOLD: f64 = 30.0;
+const OPEN_FOLD: f64 = 34.0;
 /// The most that all folded gaps have, in percent.
 const ALL_FOLDS: f64 = 62.0;
 /// A gap is folded if it is longer than this share of everything that is not folded.
 const LONG: f64 = 0.6;
-/// Labels of the axis are at least so far apart, in percent.
-const APART: f64 = 9.5;
+/// The width of a letter of the axis, in percent of the width of a lane.
+const LETTER: f64 = 1.15;
 
 /// The steps of a job over time.
 #[derive(Clone, Debug, Template)]
@@ -178,25 +178,23 @@ impl Timeline {
         let mut svg = String::new();
         let last = self.scale.at(self.scale.until);
         let mut free = 0.0;
+        // A label that would touch another, or the last one, is left out.
         let mut label = |x: f64, anchor: &str, attributes: &str, text: &str, svg: &mut String| {
-            let begin = match anchor {
-                "middle" => x - APART / 2.0,
-                _ => x,
-            };
-            let fits = begin >= free && (begin + APART <= last - APART || anchor == "end");
-            if fits {
+            let width = text.chars().count() as f64 * LETTER;
+            let begin = if anchor == "middle" { x - width / 2.0 } else { x };
+            if begin >= free && begin + width <= last - 6.0 {
                 let x = round(x);
                 *svg +=
                     &format!("<text x=\"{x}%\" y=\"18\" text-anchor=\"{anchor}\"{attributes}>{text}</text>");
-                free = begin + APART;
+                free = begin + width + 1.0;
             }
         };
         for piece in &self.scale.pieces {
             if piece.is_folded {
                 let middle = piece.x + piece.width / 2.0;
-                label(middle, "middle", "", &format!("⋯ {}", age(piece.to - piece.from)), &mut svg);
+                label(middle, "middle", "", &age(piece.to - piece.from), &mut svg);
             } else {
-                let parts = (piece.width / 28.0).floor().max(1.0) as u32;
+                let parts = (piece.width / 18.0).floor().max(1.0) as u32;
                 for part in 0..parts {
                     let at = piece.from + (piece.to - piece.from) / parts * part;
                     let (attributes, text) = svg_time(at, Form::Second, self.clock);

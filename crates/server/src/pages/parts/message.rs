@@ -50,7 +50,8 @@ pub(crate) struct Message {
 impl HtmlSafe for Message {}
 
 impl Message {
-    fn icon(&self) -> Icon {
+    /// The icon of its tone.
+    pub(crate) fn icon(&self) -> Icon {
         match self.tone {
             Tone::Bad => Icon::Failed,
             Tone::Warn => Icon::Warn,
