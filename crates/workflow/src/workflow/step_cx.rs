@@ -203,7 +203,13 @@ impl TestContext {
     /// The context of a step of a workflow.
     pub fn into_step_cx(self) -> StepCx {
         let (attempts, id) = (self.job.attempts, self.step_id.clone());
-        StepCx { source: StepSource::Test(Arc::new(self)), attempts, signal_payload: None, id, heartbeat: None }
+        StepCx {
+            source: StepSource::Test(Arc::new(self)),
+            attempts,
+            signal_payload: None,
+            id,
+            heartbeat: None,
+        }
     }
 
     /// The values that code has set through a context of a unit test; `None` if it is the context of a running workflow.
