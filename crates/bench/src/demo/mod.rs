@@ -67,7 +67,9 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<ExitCode> {
     let queue = format!("demo-{:08x}", fastrand::u32(..));
     let numbers = (1..args.tasks).map(|number| Numbered { number });
     let mut ids: Vec<JobId> = vec![engine.new_id()];
-    ids.extend(engine.submit_all(numbers).queue(&queue).await?.into_iter().map(|submitted| submitted.id));
+    for submitted in engine.submit_all(numbers).queue(&queue).await? {
+        ids.push(submitted.id()?);
+    }
     screen.event(&format!(
         "{} tasks submitted; starting {} workers",
         out::thousands(args.tasks.into()),

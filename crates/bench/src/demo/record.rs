@@ -66,8 +66,7 @@ impl Record {
                 CommitOutcome::Fenced => "fenced",
                 CommitOutcome::Refused(_) => "refused",
             };
-            lines +=
-                &format!("answer {} {} {} {then} {answer}\n", change.job, change.epoch.0, change.rev.0);
+            lines += &format!("answer {} {} {} {then} {answer}\n", change.job, change.epoch.0, change.rev.0);
         }
         self.append(&lines);
     }

@@ -248,7 +248,9 @@ async fn errors_of_other_crates_are_retried_or_not_as_the_call_says(on: On) {
     let store = on.fresh().await;
     let tries = Tries::default();
     let given = tries.clone();
-    let lab = Lab::on(&store.url, move |engine| engine.data(given.clone()).error::<PayError>().task::<Parse>()).await;
+    let lab =
+        Lab::on(&store.url, move |engine| engine.data(given.clone()).error::<PayError>().task::<Parse>())
+            .await;
     let cases = [
         ("retry", 3, Reason::Exhausted, "invalid IP address syntax"),
         ("stop", 1, Reason::Stopped, "invalid IP address syntax"),
