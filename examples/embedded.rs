@@ -37,11 +37,11 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     // The key makes this repeatable: each number is submitted once, however often the program runs.
     let numbers = (1..=5_000).map(|start| Collatz { start });
     let jobs = engine.submit_all(numbers).key(|job| job.start.to_string()).await?;
-    println!("{} jobs, {} of them new", jobs.len(), jobs.iter().filter(|job| job.is_new).count());
+    println!("{} jobs, {} of them new", jobs.len(), jobs.iter().filter(|job| job.is_new()).count());
 
     let mut longest = (0, 0);
     for (start, job) in (1..).zip(&jobs) {
-        let steps: u32 = engine.result(job.id).await?;
+        let steps: u32 = engine.result(job.id()?).await?;
         longest = longest.max((steps, start));
     }
     println!("{} takes the most steps to 1: {}", longest.1, longest.0);

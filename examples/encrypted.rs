@@ -105,7 +105,8 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     engine.stop().await;
 
     let other = Engine::open(&url).await?;
-    if let Err(error) = other.result::<String>(fresh.id()).await {
+    let unread: Handle<Remind> = other.job(fresh.id()).await?;
+    if let Err(error) = unread.result().await {
         println!("without the keys: {error}");
     }
     Ok(())

@@ -28,6 +28,10 @@ impl Task for Thumbnail {
     type Output = u64;
     type Error = Failure;
 
+    fn needs() -> Needs {
+        Needs::new().data::<Arc<Disk>>()
+    }
+
     async fn run(self, cx: &TaskCx) -> Result<u64, Failure> {
         let disk: &Arc<Disk> = cx.data();
         match self.picture % 500 {
@@ -94,10 +98,11 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let engine = engine.queue("default", Pool::slots(16)).start().await?;
     let open = windlass::Filter { kind: Some("archive".into()), limit: 1, ..Default::default() };
     let newest = engine.inspect().jobs(&open).await?.jobs.into_iter().find(|job| !job.state.is_final());
-    let id = match newest {
-        Some(job) => job.id,
-        None => engine.submit(Archive { pictures }).await?.id(),
+    let archive: Handle<Archive> = match newest {
+        Some(job) => engine.job(job.id).await?,
+        None => engine.submit(Archive { pictures }).await?,
     };
+    let id = archive.id();
     println!("{pictures} pictures, {} tiles", pictures * 10);
     println!("  (meanwhile, in another terminal: windlass --store {url} branches {id})");
 
@@ -126,7 +131,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let control = engine.control("example").note("the disk is fixed");
     let redriven = control.redrive(id, Some("thumbnails")).run(|_| true).await?;
     println!("the disk is fixed, and {} are tried again", redriven.retried);
-    let (bytes, tiles) = engine.result::<(u64, u64)>(id).await?;
+    let (bytes, tiles) = archive.result().await?;
     println!("{bytes} bytes of thumbnails, and the checksum of all tiles is {tiles}");
     println!("one of the tiles: {:?}", engine.item(&format!("{id}$tiles$tile_4711")).await?.result);
     engine.stop().await;

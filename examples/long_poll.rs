@@ -51,6 +51,10 @@ impl Machine for Render {
     type Output = String;
     type Error = Failure;
 
+    fn needs() -> Needs {
+        Needs::new().data::<Mutex<Service>>()
+    }
+
     async fn step(self, cx: &MachineCx) -> Result<Next<Render>, Failure> {
         let mut service = cx.data::<Mutex<Service>>().lock().expect("nobody panics here");
         Ok(match self {

@@ -56,18 +56,19 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let engine = Engine::builder(url).workflow::<Newsletter>().start().await?;
     let open = windlass::Filter { kind: Some("newsletter".into()), limit: 1, ..Default::default() };
     let newest = engine.inspect().jobs(&open).await?.jobs.into_iter().find(|job| !job.state.is_final());
-    let id = match newest {
+    let newsletter: Handle<Newsletter> = match newest {
         Some(job) => {
             println!("an open subscription continues:");
-            job.id
+            engine.job(job.id).await?
         }
         None => {
             println!("a subscription of three issues:");
-            engine.submit(Newsletter { subscriber: "Ann".into(), issues: 3 }).await?.id()
+            engine.submit(Newsletter { subscriber: "Ann".into(), issues: 3 }).await?
         }
     };
+    let id = newsletter.id();
     println!("  (meanwhile, in another terminal: windlass --store {url} show {id})");
-    println!("{}", engine.result::<String>(id).await?);
+    println!("{}", newsletter.result().await?);
     let context = engine.context(id).await?;
     println!("the last issue, from its context: {}", context["last_issue"]);
     println!("draw it: windlass --store {url} diagram {id}");

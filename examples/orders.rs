@@ -87,6 +87,10 @@ impl Task for Label {
     type Output = u64;
     type Error = anyhow::Error;
 
+    fn needs() -> Needs {
+        Needs::new().data::<Arc<Shop>>()
+    }
+
     async fn run(self, cx: &TaskCx) -> anyhow::Result<u64> {
         let code =
             u32::try_from(self.parcel).with_context(|| format!("the code of parcel {}", self.parcel))?;
@@ -156,7 +160,7 @@ impl Machine for Delivery {
     async fn step(self, cx: &MachineCx) -> Result<Next<Delivery>, Failure> {
         Ok(match self {
             Delivery::Pack { order } => {
-                Next::wait(Delivery::OnTheWay { order }, Delivered::NAME).timeout(days(7))
+                Next::receive::<Delivered>(Delivery::OnTheWay { order }).timeout(days(7))
             }
             Delivery::OnTheWay { order } => match cx.receive()? {
                 Some(Delivered { to }) => Next::done(format!("order {order} was handed to {to}")),
@@ -461,7 +465,7 @@ mod tests {
     async fn a_label_and_a_stage() {
         let cx = testing::task_cx().data(Shop::new()).build();
         assert_eq!(Label { parcel: 3 }.run(&cx).await.unwrap(), 501);
-        let lost = testing::machine_cx().waited_for(Delivered::NAME).build();
+        let lost = testing::machine_cx().waited_for(WaitFor::receive::<Delivered>()).build();
         let next = Delivery::OnTheWay { order: 7 }.step(&lost).await.unwrap();
         assert_eq!(next.failure().unwrap().message, "order 7 is lost");
     }

@@ -27,6 +27,10 @@ impl Task for Locate {
     type Output = ();
     type Error = Failure;
 
+    fn needs() -> Needs {
+        Needs::new().data::<Arc<Calls>>()
+    }
+
     async fn run(self, cx: &TaskCx) -> Result<(), Failure> {
         let calls: &Arc<Calls> = cx.data();
         let mut counts = calls.counts.lock().expect("nobody panics here");

@@ -21,6 +21,10 @@ impl Task for Change {
     type Output = ();
     type Error = Failure;
 
+    fn needs() -> Needs {
+        Needs::new().data::<Begin>()
+    }
+
     async fn run(self, cx: &TaskCx) -> Result<(), Failure> {
         let Begin(begin) = cx.data();
         let began = begin.elapsed().as_millis();
@@ -63,8 +67,9 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
 
     println!("many submits at once, each with a key made from its job:");
     let numbers = (1..=6).map(|number| Change { owner: format!("account-{}", number % 2), number });
-    for job in engine.submit_all(numbers).serial_by(|change| change.owner.clone()).await? {
-        engine.result::<()>(job.id).await?;
+    for submitted in engine.submit_all(numbers).serial_by(|change| change.owner.clone()).await? {
+        let job: Handle<Change> = engine.job(submitted.id()?).await?;
+        job.result().await?;
     }
     engine.stop().await;
     Ok(())

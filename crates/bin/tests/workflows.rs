@@ -270,7 +270,7 @@ const ORDER: [&str; 4] = [
 #[test]
 fn the_examples_of_workflows_print_what_they_promise() {
     let sandbox = Sandbox::new();
-    run_example(&sandbox, "order", &[], &ORDER);
+    run_example(&sandbox, "undo", &[], &ORDER);
     let newsletter =
         ["welcome, Ann", "goodbye, Ann", "3 issues were sent", "the last issue, from its context: \"2"];
     run_example(&sandbox, "newsletter", &[], &newsletter);
@@ -288,13 +288,13 @@ fn the_examples_of_workflows_print_what_they_promise() {
     let branches = sandbox.ok(&["--store", "sqlite://fanout.db", "branches", archive]);
     assert!(branches.contains("tiles  merged\n") && branches.contains("20,000 done"), "{branches}");
     // The commands that they print work.
-    let orders = sandbox.json(&["--store", "sqlite://order.db", "jobs", "--json"]);
+    let orders = sandbox.json(&["--store", "sqlite://undo.db", "jobs", "--json"]);
     let piano = orders["jobs"][0]["id"].as_str().expect("an id");
-    assert!(sandbox.ok(&["--store", "sqlite://order.db", "diagram", piano]).contains(":::undone"));
+    assert!(sandbox.ok(&["--store", "sqlite://undo.db", "diagram", piano]).contains(":::undone"));
 }
 
 #[test]
 fn an_order_is_booked_on_postgres() {
     let cluster = Cluster::start().expect("PostgreSQL");
-    run_example(&Sandbox::new(), "order", &[&cluster.url()], &ORDER);
+    run_example(&Sandbox::new(), "undo", &[&cluster.url()], &ORDER);
 }

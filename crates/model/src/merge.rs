@@ -17,6 +17,15 @@ use crate::{
 };
 
 /// How branches are merged.
+///
+/// ```
+/// # use std::time::Duration;
+/// # use windlass_model::{Merge, merge::percent};
+/// let all = Merge::all();                                     // a failed child blocks it until it is redriven
+/// let most = Merge::tolerate(percent(2.0));                   // up to 2 % may fail
+/// let first = Merge::quorum(3).timeout(Duration::from_secs(60));
+/// assert!(most.check().is_ok() && first.check().is_ok() && all.waits_for_unsuccessful());
+/// ```
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Merge {
     rule: Rule,

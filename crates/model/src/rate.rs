@@ -51,6 +51,17 @@ fn one() -> u32 {
 }
 
 /// A named limit on how fast jobs are started.
+///
+/// ```
+/// # use std::time::Duration;
+/// # use windlass_model::{RateCharge, RateLimit};
+/// // 20 tokens a second, of which at most 10 are spent at once.
+/// let maps = RateLimit::per_second("maps", 20).burst(10);
+/// let mails = RateLimit::per("mails", 500, Duration::from_secs(3_600));
+/// // What a submit says: a start of this job costs 5 tokens of the limit.
+/// let charge = RateCharge::new("maps").weight(5);
+/// assert!(maps.check().is_ok() && mails.check().is_ok() && maps.check_weight(charge.weight).is_ok());
+/// ```
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct RateLimit {
     /// Its name.

@@ -10,6 +10,15 @@ use serde::{Deserialize, Serialize};
 pub const MAX_SLOTS: u32 = 10_000;
 
 /// A serial key, and how a job uses it.
+///
+/// ```
+/// # use windlass_model::Serial;
+/// // The jobs of a customer run one after the other.
+/// let order = Serial::new("customer-17");
+/// // Two at a time on the printer; a job keeps its slot between two attempts.
+/// let print = Serial::new("printer").slots(2).keep_slot();
+/// assert_eq!((order.slots, print.slots), (1, 2));
+/// ```
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Serial {
     /// The key. It is shared by all kinds and queues of the store.

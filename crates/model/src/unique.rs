@@ -89,6 +89,17 @@ impl Conflict {
 }
 
 /// A unique name, and when a job holds it.
+///
+/// ```
+/// # use std::time::Duration;
+/// # use windlass_model::{State, States, Unique};
+/// // One report of this account that waits; a submit while it runs makes a new one.
+/// let report = Unique::new("report-7").scope(States::PENDING);
+/// // At most one mail in an hour: a second submit is an error.
+/// let mail = Unique::new("welcome-ada").scope(States::KEPT).within(Duration::from_secs(3_600)).or_reject();
+/// assert!(report.scope.contains(State::Ready) && !report.scope.contains(State::Running));
+/// # let _ = mail;
+/// ```
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Unique {
     /// The name. Jobs of other kinds may hold the same one.

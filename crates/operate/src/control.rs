@@ -17,6 +17,23 @@ pub const GRACE: Duration = Duration::from_secs(10);
 /// An action on one job that does not exist is [`Error::NoSuchJob`]. Everything else that keeps an action from being done is a
 /// [`ControlOutcome`], of which [`ControlOutcome::accepted`] makes an error. What cannot be refused, such as setting a limit, returns
 /// whether it changed anything.
+///
+/// ```
+/// # use windlass_model::{JobId, RateLimit};
+/// # use windlass_operate::Control;
+/// # use windlass_store::ControlOutcome;
+/// # async fn example(control: Control, job: JobId) -> Result<(), Box<dyn std::error::Error>> {
+/// // In a program: `engine.control("ada")`.
+/// let control = control.note("the bank is back");
+/// control.retry(job).await?.accepted()?;
+/// if let ControlOutcome::Refused(why) = control.pause(job).await? {
+///     println!("it is not paused: {why}");
+/// }
+/// let changed = control.set_limit(RateLimit::per_second("bank", 5)).await?;
+/// # let _ = changed;
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone)]
 pub struct Control {
     operator: Operator,

@@ -120,6 +120,13 @@ impl Retention {
 }
 
 /// Settings of one queue's pool in this worker.
+///
+/// ```
+/// # use windlass_runtime::Pool;
+/// // Eight attempts at a time; jobs that take minutes are not claimed ahead.
+/// let videos = Pool::slots(8).prefetch(0);
+/// assert_eq!((videos.slots, videos.prefetch), (8, 0));
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct Pool {
     /// How many attempts run at once.

@@ -28,6 +28,32 @@ const MAX_OUTAGE: Duration = Duration::from_secs(30);
 /// Durable work on one store. Cheap to clone; all clones are the same engine.
 ///
 /// [`Engine::builder`] describes an engine that runs jobs; [`Engine::open`] opens one that submits jobs and waits for them.
+///
+/// ```no_run
+/// use windlass::prelude::*;
+/// # #[derive(Serialize, Deserialize)]
+/// # struct Greet { name: String }
+/// # impl Task for Greet {
+/// #     const KIND: &'static str = "greet";
+/// #     type Output = String;
+/// #     type Error = Failure;
+/// #     async fn run(self, _cx: &TaskCx) -> Result<String, Failure> { Ok(self.name) }
+/// # }
+///
+/// # async fn worker() -> Result<(), Box<dyn std::error::Error>> {
+/// // A process that runs jobs, until it gets SIGTERM.
+/// let engine = Engine::builder("postgres://windlass@localhost/windlass").task::<Greet>().start().await?;
+/// engine.run_until_signal().await?;
+/// # Ok(())
+/// # }
+/// # async fn client() -> Result<(), Box<dyn std::error::Error>> {
+/// // A process that submits them.
+/// let engine = Engine::open("postgres://windlass@localhost/windlass").await?;
+/// let job = engine.submit(Greet { name: "world".into() }).await?;
+/// println!("{}", job.result().await?);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone)]
 pub struct Engine {
     shared: Arc<Shared>,
@@ -221,6 +247,9 @@ impl Engine {
     }
 
     /// Submits a job; see [`Submit`] for its settings.
+    ///
+    /// The input is not decoded again here, as that of [`Engine::submit_json`] is: it is a value of the type that the code runs on. If
+    /// serde attributes of that type write what they cannot read, the job fails as undecodable at its first attempt.
     pub fn submit<J: Kind<M>, M>(&self, job: J) -> Submit<'_, J, M> {
         Submit::new(self, job)
     }

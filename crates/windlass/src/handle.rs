@@ -65,6 +65,10 @@ impl<J> Handle<J> {
         Handle { engine, id, submitted: None, kind: PhantomData }
     }
 
+    pub(crate) fn engine(&self) -> &Engine {
+        &self.engine
+    }
+
     /// The id of the job.
     pub fn id(&self) -> JobId {
         self.id

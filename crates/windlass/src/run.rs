@@ -6,7 +6,7 @@ use serde::de::DeserializeOwned;
 use windlass_model::{Failure, JobId, KindVersion};
 use windlass_store::{ControlOutcome, JobAction};
 
-use crate::{Control, Engine, Error, JobError, Kind, Submit, submit::Door};
+use crate::{Control, Engine, Error, Handle, JobError, Kind, Submit, submit::Door};
 
 /// Why [`Engine::run`] has no output.
 pub enum RunError<E = Failure> {
@@ -74,12 +74,21 @@ impl Engine {
     /// Retries a failed or cancelled job in this process at once, and returns its output. `control` says who does so and why, for the
     /// audit log: `engine.control("ada").note("the disk is empty again")`. As for [`Submit::run`], this engine must have been started and serve the job's kind.
     ///
-    /// If another worker of its queue takes the job first, it runs there.
+    /// If another worker of its queue takes the job first, it runs there. [`Handle::retry_here`] is the same with the types of the
+    /// job's kind.
     pub async fn retry_here<O: DeserializeOwned>(
         &self,
         job: JobId,
         control: &Control,
     ) -> Result<O, RunError> {
+        self.retry_direct(job, control).await
+    }
+
+    async fn retry_direct<O: DeserializeOwned, E>(
+        &self,
+        job: JobId,
+        control: &Control,
+    ) -> Result<O, RunError<E>> {
         let found = self.inspect().job(job).await.map_err(Error::from)?;
         let summary = found.ok_or(Error::NoSuchJob(job))?.summary;
         let kind = KindVersion { kind: summary.kind, version: summary.version };
@@ -106,6 +115,38 @@ impl Engine {
             result = self.typed_result(job) => result,
             never = self.submitter().run_when_ready(job, kind, queue) => match never {},
         }
+    }
+}
+
+impl<J> Handle<J> {
+    /// Retries the job, which has failed or was cancelled, in this process at once, and returns its output; see
+    /// [`Engine::retry_here`].
+    ///
+    /// ```no_run
+    /// # use windlass::prelude::*;
+    /// # #[derive(Serialize, Deserialize)]
+    /// # struct Import { file: String }
+    /// # impl Task for Import {
+    /// #     const KIND: &'static str = "import";
+    /// #     type Output = u64;
+    /// #     type Error = Failure;
+    /// #     async fn run(self, _cx: &TaskCx) -> Result<u64, Failure> { Ok(0) }
+    /// # }
+    /// # async fn example(engine: Engine) -> Result<(), Failure> {
+    /// let import: Handle<Import> = engine.job("monday").await?;
+    /// let rows = import.retry_here(&engine.control("ada").note("the file is complete now")).await?;
+    /// println!("{rows} rows");
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn retry_here<M>(
+        &self,
+        control: &Control,
+    ) -> Result<<J as Kind<M>>::Output, RunError<<J as Kind<M>>::Error>>
+    where
+        J: Kind<M>,
+    {
+        self.engine().retry_direct(self.id(), control).await
     }
 }
 

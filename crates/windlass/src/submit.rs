@@ -260,15 +260,48 @@ async fn submit_one(
     }
 }
 
-/// The result for one job of a [`SubmitAll`].
+/// What became of one job of a [`SubmitAll`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct SubmittedJob {
-    /// The job, or the one that has its key.
-    pub id: JobId,
-    /// Whether this call created it.
-    pub is_new: bool,
-    /// Whether the job that has its key has another input.
-    pub differs: bool,
+#[must_use = "the job may have been rejected"]
+pub enum SubmittedJob {
+    /// This call created it.
+    New(JobId),
+    /// This call created it, and cancelled the job that held its unique name.
+    Replaced {
+        /// The job.
+        id: JobId,
+        /// The job that was cancelled.
+        cancelled: JobId,
+    },
+    /// A job with its key, or with its unique name, existed before; nothing was submitted.
+    Existing {
+        /// That job.
+        id: JobId,
+        /// Whether that job has another input. It is unchanged.
+        differs: bool,
+    },
+    /// Nothing was submitted: another job holds its unique name, and the submit asked to be rejected then.
+    Rejected {
+        /// The job that holds the name.
+        holder: JobId,
+    },
+}
+
+impl SubmittedJob {
+    /// The id of the job, or of the one that existed before; [`Error::Rejected`] if it was rejected.
+    pub fn id(&self) -> Result<JobId, Error> {
+        match *self {
+            SubmittedJob::New(id) | SubmittedJob::Replaced { id, .. } | SubmittedJob::Existing { id, .. } => {
+                Ok(id)
+            }
+            SubmittedJob::Rejected { holder } => Err(Error::Rejected(holder)),
+        }
+    }
+
+    /// Whether this call created the job.
+    pub fn is_new(&self) -> bool {
+        matches!(self, SubmittedJob::New(_) | SubmittedJob::Replaced { .. })
+    }
 }
 
 /// Makes a key from a job.
@@ -289,7 +322,7 @@ type MakeKey<'a, J> = Box<dyn Fn(&J) -> String + Send + 'a>;
 /// # async fn example(engine: Engine, names: Vec<String>) -> Result<(), Box<dyn std::error::Error>> {
 /// let greetings = names.into_iter().map(|name| Greet { name });
 /// let jobs = engine.submit_all(greetings).key(|job| job.name.clone()).await?;
-/// println!("{} of {} are new", jobs.iter().filter(|job| job.is_new).count(), jobs.len());
+/// println!("{} of {} are new", jobs.iter().filter(|job| job.is_new()).count(), jobs.len());
 /// # Ok(())
 /// # }
 /// ```
@@ -371,26 +404,21 @@ where
                 let chunk = chunk?;
                 let ids: Vec<JobId> = chunk.iter().map(|job| job.id).collect();
                 let answers = engine.submitter().submit(chunk).await?;
-                Ok::<Vec<SubmittedJob>, Error>(
-                    ids.into_iter().zip(answers).map(|(id, answer)| submitted_job(id, answer)).collect(),
-                )
+                let submitted = ids.into_iter().zip(answers).map(|(id, answer)| submitted_job(id, answer));
+                submitted.collect::<Result<Vec<SubmittedJob>, Error>>()
             };
             stream::iter(chunks).map(send).buffered(engine.max_in_flight() + 1).try_concat().await
         })
     }
 }
 
-fn submitted_job(id: JobId, submitted: SubmitOutcome) -> SubmittedJob {
-    match submitted {
-        SubmitOutcome::New { .. } | SubmitOutcome::Replaced { .. } => {
-            SubmittedJob { id, is_new: true, differs: false }
-        }
-        SubmitOutcome::Rejected { id } => SubmittedJob { id, is_new: false, differs: false },
-        SubmitOutcome::Existing { id, same_input } => {
-            SubmittedJob { id, is_new: false, differs: !same_input }
-        }
-        SubmitOutcome::Repeated | SubmitOutcome::IdTaken => {
-            SubmittedJob { id, is_new: false, differs: false }
-        }
-    }
+fn submitted_job(id: JobId, outcome: SubmitOutcome) -> Result<SubmittedJob, Error> {
+    Ok(match outcome {
+        // The ids are drawn for this call: a repeat is one of its own, whose answer was lost.
+        SubmitOutcome::New { .. } | SubmitOutcome::Repeated => SubmittedJob::New(id),
+        SubmitOutcome::Replaced { id: cancelled } => SubmittedJob::Replaced { id, cancelled },
+        SubmitOutcome::Existing { id, same_input } => SubmittedJob::Existing { id, differs: !same_input },
+        SubmitOutcome::Rejected { id: holder } => SubmittedJob::Rejected { holder },
+        SubmitOutcome::IdTaken => return Err(Error::IdTaken(id)),
+    })
 }

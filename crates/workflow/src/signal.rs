@@ -21,9 +21,9 @@ use crate::{Error, codec::Codecs};
 /// }
 /// ```
 ///
-/// A workflow waits for it with [`Flow::receive`](crate::Flow::receive), a machine with its name and
-/// [`MachineCx::receive`](crate::MachineCx::receive). Signals can also be sent and received by a name and any type, without this
-/// trait.
+/// A workflow waits for it with [`Flow::receive`](crate::Flow::receive), a machine with [`Next::receive`](crate::Next::receive) or
+/// [`WaitFor::receive`](crate::WaitFor::receive), and reads it with [`MachineCx::receive`](crate::MachineCx::receive). Signals can also
+/// be sent and received by a name and any type, without this trait.
 pub trait Signal: Serialize + DeserializeOwned + Send + 'static {
     /// The signal's name in the store; it outlives the type's name.
     const NAME: &'static str;

@@ -16,6 +16,38 @@ use crate::{
 
 /// A plain job: one `run`, whose errors are retried by policy.
 ///
+/// ```
+/// # use std::time::Duration;
+/// # use serde::{Deserialize, Serialize};
+/// # use windlass_model::{Failure, Retry};
+/// # use windlass_workflow::{Needs, Task, TaskCx};
+/// # struct Images;
+/// # impl Images { async fn resize(&self, _: u64, _: u32) -> Result<String, Failure> { Ok(String::new()) } }
+/// #[derive(Serialize, Deserialize)]
+/// struct Resize {
+///     image: u64,
+///     width: u32,
+/// }
+///
+/// impl Task for Resize {
+///     const KIND: &'static str = "resize";
+///     type Output = String;
+///     type Error = Failure;
+///
+///     async fn run(self, cx: &TaskCx) -> Result<String, Failure> {
+///         cx.data::<Images>().resize(self.image, self.width).await
+///     }
+///
+///     fn retry() -> Retry {
+///         Retry::times(5).backoff(Duration::from_secs(2), Duration::from_secs(60))
+///     }
+///
+///     fn needs() -> Needs {
+///         Needs::new().data::<Images>()
+///     }
+/// }
+/// ```
+///
 /// It runs at least once, and its outcome is recorded exactly once. Its effects on the outside world may happen twice if a
 /// worker dies at the wrong moment; [`TaskCx::id`] is a good idempotency key, and [`TaskCx::fence`] a fencing token for systems
 /// that take one.
@@ -67,6 +99,25 @@ pub trait Task: Serialize + DeserializeOwned + Send + Sync + 'static {
 }
 
 /// What a running task can find out about its job and its attempt.
+///
+/// ```
+/// # use windlass_model::Failure;
+/// # use windlass_workflow::TaskCx;
+/// # struct Bank;
+/// # impl Bank { async fn charge(&self, _key: String, _cents: u64) -> Result<(), Failure> { Ok(()) } }
+/// async fn charge_all(cx: &TaskCx, amounts: Vec<u64>) -> Result<(), Failure> {
+///     let total = amounts.len() as u64;
+///     for (done, cents) in (0..).zip(amounts) {
+///         if cx.is_cancelled() {
+///             return Err(Failure::cancel("stopped between two charges"));
+///         }
+///         // The same in every attempt: the bank recognises a repeat.
+///         cx.data::<Bank>().charge(format!("{}/{done}", cx.id()), cents).await?;
+///         cx.progress(done + 1, total, "charging");
+///     }
+///     Ok(())
+/// }
+/// ```
 pub struct TaskCx {
     source: AttemptSource,
     /// The item of a block that it runs for.

@@ -31,7 +31,9 @@ impl CrashTest {
         let numbers = (1..tasks).map(|number| Numbered { number });
         let mut ids: Vec<JobId> = vec![engine.new_id()];
         let submitted = engine.submit_all(numbers).queue(&queue).await?;
-        ids.extend(submitted.into_iter().map(|submitted| submitted.id));
+        for submitted in submitted {
+            ids.push(submitted.id()?);
+        }
         Ok(CrashTest { engine, queue, ids, workers, screen })
     }
 

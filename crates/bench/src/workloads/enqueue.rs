@@ -31,7 +31,7 @@ pub(super) async fn run(stores: &Stores, n: usize) -> anyhow::Result<Report> {
 
     let state_counts = engine.inspect().state_counts().await?;
     let ready: u64 = state_counts.iter().map(|count| count.jobs).sum();
-    let new = submitted.iter().filter(|submitted| submitted.is_new).count();
+    let new = submitted.iter().filter(|submitted| submitted.is_new()).count();
     let account = Account {
         lost: n.saturating_sub(ready as usize).max(n - new),
         duplicated: (ready as usize).saturating_sub(n),

@@ -54,7 +54,7 @@ pub(super) async fn run(stores: &Stores, n: usize) -> anyhow::Result<Report> {
     let engine =
         Engine::builder(&url).workflow::<One>().queue("default", Pool::slots(AT_ONCE)).open().await?;
     let submitted = engine.submit_all((0..n).map(|n| One { n })).await?;
-    let mut ids: Vec<JobId> = submitted.iter().map(|job| job.id).collect();
+    let mut ids = submitted.iter().map(|job| job.id()).collect::<Result<Vec<JobId>, _>>()?;
     stores.settle_store(&url)?;
     let started = Instant::now();
     engine.start().await?;

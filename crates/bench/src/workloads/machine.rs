@@ -69,7 +69,7 @@ pub(super) async fn run(stores: &Stores, n: usize, steps: u32) -> anyhow::Result
     engine.stop().await;
     let mut account = Account::default();
     for (n, job) in submitted.iter().enumerate() {
-        let kept = engine.inspect().transitions(job.id, None, steps as usize + 1).await?.len() as u64;
+        let kept = engine.inspect().transitions(job.id()?, None, steps as usize + 1).await?.len() as u64;
         let executed = EXECUTED.get().map_or(0, |all| all[n].load(Ordering::Relaxed));
         account.lost += u64::from(steps).saturating_sub(kept) as usize;
         account.duplicated += executed.saturating_sub(steps) as usize;
@@ -243,7 +243,7 @@ pub(super) async fn signals(stores: &Stores, n: usize, quick: bool) -> anyhow::R
     let submitted = engine.submit_all((0..n).map(|_| Sleeper::Fresh { rounds: 1 })).await?;
     all_parked(&engine, n).await?;
     stores.settle_store(&url)?;
-    let ids: Arc<[JobId]> = submitted.iter().map(|job| job.id).collect();
+    let ids: Arc<[JobId]> = submitted.iter().map(|job| job.id()).collect::<Result<_, _>>()?;
     let next = Arc::new(AtomicUsize::new(0));
     let started = Instant::now();
     let mut senders = tokio::task::JoinSet::new();
@@ -267,7 +267,7 @@ pub(super) async fn signals(stores: &Stores, n: usize, quick: bool) -> anyhow::R
     }
     let seconds = started.elapsed().as_secs_f64();
     for job in &submitted {
-        engine.result::<()>(job.id).await?;
+        engine.result::<()>(job.id()?).await?;
     }
     engine.stop().await;
     let account = Account { lost: n.saturating_sub(woken()), duplicated: woken().saturating_sub(n) };

@@ -193,10 +193,10 @@ async fn fill(builder: windlass::Builder, n: usize) -> anyhow::Result<Shown> {
     let (children, mails, machines) = (n / 2, n / 4, (n / 100).min(5_000));
     let submitted = engine.submit_all((0..mails).map(|n| Mail { n })).await?;
     let (failed, done) = (submitted.get(7), submitted.first());
-    let failed = failed.context("there are too few jobs; use --n 1000 or more")?.id;
-    let done = done.context("there are no jobs")?.id;
+    let failed = failed.context("there are too few jobs; use --n 1000 or more")?.id()?;
+    let done = done.context("there are no jobs")?.id()?;
     let waiting = engine.submit_all((0..machines).map(|_| Claim::Received)).await?;
-    let machine = waiting.first().context("there are no machines; use --n 1000 or more")?.id;
+    let machine = waiting.first().context("there are no machines; use --n 1000 or more")?.id()?;
     engine.submit_all((0..n - children - mails - machines).map(|n| Idle { n })).tag("later").await?;
     let batch = engine.submit(Batch { n: children }).key("batch").await?.id();
     let control = engine.control("bench").note("measured");

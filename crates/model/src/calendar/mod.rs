@@ -28,6 +28,18 @@ use serde::{Deserialize, Serialize};
 use crate::{Invalid, Time, limits::invalid};
 
 /// When a schedule ticks. Every value of this type is valid.
+///
+/// ```
+/// # use windlass_model::{Calendar, Time, calendar::Unit};
+/// let reports = Calendar::cron("30 2 * * mon-fri", "Europe/Berlin")?;
+/// let polls = Calendar::every(15, Unit::Minutes)?;
+/// // The same as text, as in the command line.
+/// assert_eq!("30 2 * * mon-fri in Europe/Berlin".parse::<Calendar>()?, reports);
+/// assert_eq!("every 15 minutes".parse::<Calendar>()?, polls);
+/// let midnight: Time = "2026-11-15T00:00:00Z".parse()?;
+/// assert_eq!(polls.next_after(midnight).map(|tick| tick.to_string()).as_deref(), Some("2026-11-15T00:15:00Z"));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Calendar {

@@ -9,7 +9,7 @@ use windlass::{
     operate::{ForkPoint, GRACE, JobAction, Preview},
 };
 
-use super::{ACT, Answer, FilterInput, Route};
+use super::{ACT, Answer, Route, filter::FilterInput};
 use crate::{
     call::Call,
     error::{Error, ErrorKind},

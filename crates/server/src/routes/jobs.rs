@@ -10,7 +10,7 @@ use windlass::{
     operate::views::{BranchesView, ChildList, ItemFilter, ItemList, JobList, JobView, Journal},
 };
 
-use super::{Answer, READ, Route, page_limit};
+use super::{Answer, READ, Route, filter::job_filter, page_limit};
 use crate::{
     call::Call,
     error::{Error, ErrorKind},
@@ -104,35 +104,11 @@ pub(super) fn routes() -> Vec<Route> {
     ]
 }
 
-input! {
+job_filter! {
     /// Which jobs to list.
     JobsQuery {
-        /// Only in this state.
-        state: Option<State>,
-        /// Only of this kind.
-        kind: Option<String>,
-        /// Only in this queue.
-        queue: Option<String>,
-        /// Only with this tag.
-        tag: Option<String>,
-        /// Only with this key.
-        key: Option<String>,
-        /// Only with a key that begins with this.
-        key_prefix: Option<String>,
-        /// Only failed and cancelled jobs whose error has this class.
-        error_class: Option<String>,
-        /// Only machines in this stage.
-        stage: Option<String>,
-        /// Only of this version of their kind.
-        version: Option<i32>,
-        /// Only jobs that no other job submitted.
-        top: Option<bool>,
-        /// Only jobs submitted at this time or later, by the clock of their submitter.
-        since: Option<Time>,
-        /// Only jobs submitted before this time, likewise.
-        until: Option<Time>,
         /// Only older than this job: `next_before` of the previous page.
-        before: Option<JobId>,
+        before,
         /// At most this many, from 1 to 1,000 [default: 50].
         limit: Option<u32>,
     }
@@ -140,25 +116,8 @@ input! {
 
 async fn list_jobs(call: Call) -> Answer {
     let query: JobsQuery = call.query()?;
-    let JobsQuery { state, kind, queue, tag, key, key_prefix, error_class, stage, .. } = query;
-    let JobsQuery { version, top, since, until, before, limit, .. } = query;
-    let (top, limit) = (top.unwrap_or(false), page_limit(limit)?);
-    let filter = Filter {
-        state,
-        kind,
-        queue,
-        tag,
-        key,
-        key_prefix,
-        error_class,
-        stage,
-        version,
-        top,
-        since,
-        until,
-        before,
-        limit,
-    };
+    let limit = page_limit(query.limit)?;
+    let filter = query.into_filter(limit);
     let list = JobList::read(call.operator(), &call.principal.limit(filter)?).await?;
     Reply::json_at(&list, list.now)
 }

@@ -5,6 +5,7 @@ mod admin;
 mod bulk;
 mod diagrams;
 mod events;
+mod filter;
 mod jobs;
 mod names;
 mod probes;
@@ -21,7 +22,7 @@ use std::{future::Future, pin::Pin, sync::Arc};
 
 use axum::http::Method;
 use serde_json::Value;
-use windlass::{Filter, JobId, Retry, State, Time, model::Permission};
+use windlass::{Retry, model::Permission};
 
 use crate::{
     call::Call,
@@ -199,75 +200,6 @@ const READ: Access = Access::Needs(Permission::Read);
 const ACT: Access = Access::Needs(Permission::Act);
 const WORK: Access = Access::Needs(Permission::Work);
 const ADMINISTER: Access = Access::Needs(Permission::Administer);
-
-input! {
-    /// Which jobs are meant.
-    FilterInput {
-        /// Only in this state.
-        state: Option<State>,
-        /// Only of this kind.
-        kind: Option<String>,
-        /// Only in this queue.
-        queue: Option<String>,
-        /// Only with this tag.
-        tag: Option<String>,
-        /// Only with this key.
-        key: Option<String>,
-        /// Only with a key that begins with this.
-        key_prefix: Option<String>,
-        /// Only failed and cancelled jobs whose error has this class.
-        error_class: Option<String>,
-        /// Only machines in this stage.
-        stage: Option<String>,
-        /// Only of this version of their kind.
-        version: Option<i32>,
-        /// Only jobs that no other job submitted.
-        top: Option<bool>,
-        /// Only jobs submitted at this time or later, by the clock of their submitter.
-        since: Option<Time>,
-        /// Only jobs submitted before this time, likewise.
-        until: Option<Time>,
-        /// Only older than this job.
-        before: Option<JobId>,
-    }
-}
-
-impl FilterInput {
-    fn is_empty(&self) -> bool {
-        // `before` continues an operation, and does not choose jobs.
-        let FilterInput { state, kind, queue, tag, key, key_prefix, error_class, stage, .. } = self;
-        let FilterInput { version, top, since, until, before: _, .. } = self;
-        let texts = [kind, queue, tag, key, key_prefix, error_class, stage];
-        let times = [since, until];
-        texts.into_iter().all(Option::is_none)
-            && times.into_iter().all(Option::is_none)
-            && state.is_none()
-            && version.is_none()
-            && top.is_none()
-    }
-
-    fn into_filter(self, limit: usize) -> Filter {
-        let FilterInput { state, kind, queue, tag, key, key_prefix, error_class, .. } = self;
-        let FilterInput { stage, version, top, since, until, before, .. } = self;
-        let top = top.unwrap_or(false);
-        Filter {
-            state,
-            kind,
-            queue,
-            tag,
-            key,
-            key_prefix,
-            error_class,
-            stage,
-            version,
-            top,
-            since,
-            until,
-            before,
-            limit,
-        }
-    }
-}
 
 input! {
     /// Why something is done.

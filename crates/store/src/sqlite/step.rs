@@ -18,6 +18,40 @@ use crate::{
     columns::{self, DEADLINE, WAKE},
 };
 
+/// The parameters ?1 to ?8 of every guarded update, then those of the statement. See commit.sql.
+macro_rules! guarded_params {
+    ($change:expr, $undo:expr; $($rest:expr),* $(,)?) => {
+        params![
+            $change.job.as_bytes(),
+            $change.epoch.0,
+            $change.rev.0,
+            $change.worker.0,
+            $change.claim.0,
+            $change.started_at.micros(),
+            $undo.0,
+            $undo.1,
+            $($rest),*
+        ]
+    };
+}
+
+/// The same for a step, which has the parameters ?9 to ?14 too.
+macro_rules! step_params {
+    ($change:expr, $undo:expr, $is_cleared:expr, $stage:expr; $($rest:expr),* $(,)?) => {
+        guarded_params![
+            $change,
+            $undo;
+            $is_cleared,
+            $change.stage_unchanged(),
+            $stage.name,
+            $stage.codec,
+            $stage.inline,
+            $stage.is_external,
+            $($rest),*
+        ]
+    };
+}
+
 /// Writes a change if epoch and revision match. Writes nothing if something depends on the job, unless the caller
 /// takes care of that (`is_cleared`). Returns whether it wrote.
 pub(super) fn write(tx: &Tx<'_>, now: Time, change: &Change, is_cleared: bool) -> Result<bool, Error> {
@@ -38,22 +72,12 @@ pub(super) fn write(tx: &Tx<'_>, now: Time, change: &Change, is_cleared: bool) -
 
 /// The hot path of machines: one update, and one insert for the transition.
 fn next(tx: &Tx<'_>, now: Time, change: &Change, is_cleared: bool) -> Result<bool, Error> {
-    let (stage, (has_undo, unwind)) = (Stage::after(change), undo_columns(change));
-    let params = params![
-        change.job.as_bytes(),
-        change.epoch.0,
-        change.rev.0,
-        change.worker.0,
-        change.claim.0,
-        change.started_at.micros(),
-        has_undo,
-        unwind,
+    let (stage, undo) = (Stage::after(change), undo_columns(change));
+    let params = step_params![
+        change,
+        undo,
         is_cleared,
-        change.stage_unchanged(),
-        stage.name,
-        stage.codec,
-        stage.inline,
-        stage.is_external,
+        stage;
     ];
     let applied = tx.execute(sql::commit::NEXT, params)? == 1;
     if applied {
@@ -72,22 +96,12 @@ pub(super) fn wait(
     is_cleared: bool,
 ) -> Result<bool, Error> {
     let (stage, parked) = (Stage::after(change), Parked::of(awaited, now));
-    let (has_undo, unwind) = undo_columns(change);
-    let params = params![
-        change.job.as_bytes(),
-        change.epoch.0,
-        change.rev.0,
-        change.worker.0,
-        change.claim.0,
-        change.started_at.micros(),
-        has_undo,
-        unwind,
+    let undo = undo_columns(change);
+    let params = step_params![
+        change,
+        undo,
         is_cleared,
-        change.stage_unchanged(),
-        stage.name,
-        stage.codec,
-        stage.inline,
-        stage.is_external,
+        stage;
         parked.due_at.micros(),
         parked.wait,
         parked.wait_until.map(Time::micros),
@@ -109,16 +123,10 @@ pub(super) fn wait(
 
 fn done(tx: &Tx<'_>, now: Time, change: &Change, output: &Payload, is_cleared: bool) -> Result<bool, Error> {
     let is_external = output.bytes.len() > INLINE_LIMIT;
-    let (has_undo, unwind) = undo_columns(change);
-    let params = params![
-        change.job.as_bytes(),
-        change.epoch.0,
-        change.rev.0,
-        change.worker.0,
-        change.claim.0,
-        change.started_at.micros(),
-        has_undo,
-        unwind,
+    let undo = undo_columns(change);
+    let params = guarded_params![
+        change,
+        undo;
         is_cleared,
         change.branch_member.is_some(),
         now.micros(),
@@ -144,16 +152,10 @@ fn failed(
     is_cleared: bool,
 ) -> Result<bool, Error> {
     let text = columns::failure_text(failure);
-    let (has_undo, unwind) = undo_columns(change);
-    let params = params![
-        change.job.as_bytes(),
-        change.epoch.0,
-        change.rev.0,
-        change.worker.0,
-        change.claim.0,
-        change.started_at.micros(),
-        has_undo,
-        unwind,
+    let undo = undo_columns(change);
+    let params = guarded_params![
+        change,
+        undo;
         is_cleared,
         change.branch_member.is_some(),
         now.micros(),
@@ -178,16 +180,10 @@ fn retry(
     failure: Option<&Failure>,
 ) -> Result<bool, Error> {
     let text = failure.map(columns::failure_text);
-    let (has_undo, unwind) = undo_columns(change);
-    let params = params![
-        change.job.as_bytes(),
-        change.epoch.0,
-        change.rev.0,
-        change.worker.0,
-        change.claim.0,
-        change.started_at.micros(),
-        has_undo,
-        unwind,
+    let undo = undo_columns(change);
+    let params = guarded_params![
+        change,
+        undo;
         due_at.micros(),
         columns::retry_counts_text(retry_counts),
         text,

@@ -19,7 +19,7 @@ use super::{
     store::{VirtualStore, expect_store},
     timeouts::note_waiting_jobs,
 };
-use crate::{Builder, Engine, Error, Filter, JobError, Kind, Signal};
+use crate::{Builder, ControlOutcome, Engine, Error, Filter, JobError, Kind, Signal};
 
 /// Registers the kinds under test with an engine.
 pub(super) type Setup = Arc<dyn Fn(Builder) -> Builder + Send + Sync>;
@@ -32,6 +32,36 @@ const YEAR: Duration = Duration::from_secs(365 * 86_400);
 /// The clock does not move while jobs run. When all of them wait, [`Lab::run`] sets it forward, but not past the timeout of a wait
 /// for a signal; [`Lab::run_past_timeouts`] and [`Lab::advance`] do that, and [`Lab::run_until_waiting`] does not move it. The worker
 /// has one slot, so that a scenario makes the same commits in every run. Methods panic if the store fails.
+///
+/// ```
+/// use windlass::{prelude::*, testing::Lab};
+///
+/// #[derive(Serialize, Deserialize)]
+/// struct Offer { to: String }
+///
+/// impl Workflow for Offer {
+///     const KIND: &'static str = "offer";
+///     type Output = bool;
+///     type Error = Failure;
+///
+///     async fn run(self, flow: Flow) -> Result<bool, Failure> {
+///         flow.step("send", async || Ok(())).await?;
+///         Ok(flow.signal::<()>("accept").timeout(days(14)).await.is_ok())
+///     }
+/// }
+///
+/// # #[tokio::main]
+/// # async fn main() {
+/// let lab = Lab::new(|engine| engine.workflow::<Offer>()).await;
+/// let accepted = lab.submit(Offer { to: "Ada".into() }).await;
+/// let forgotten = lab.submit(Offer { to: "Bob".into() }).await;
+/// lab.run().await;                                            // until both wait
+/// lab.signal(accepted, "accept", ()).await;
+/// lab.run_past_timeouts().await;                              // two weeks, in no time
+/// assert!(lab.result(accepted).await.unwrap());
+/// assert!(!lab.result(forgotten).await.unwrap());
+/// # }
+/// ```
 pub struct Lab {
     pub(super) store: Arc<dyn Store>,
     pub(super) url: String,
@@ -186,11 +216,11 @@ impl Lab {
         self.signal(job, S::NAME, signal).await;
     }
 
-    /// Cancels a job.
-    pub async fn cancel<J>(&self, job: LabJob<J>) {
+    /// Cancels a job. Its outcome says whether the job is cancelled, is asked to end, or has ended before.
+    pub async fn cancel<J>(&self, job: LabJob<J>) -> ControlOutcome {
         let engine = self.engine().await;
         let outcome = engine.control("lab").cancel(job.id).await;
-        let _ = outcome.unwrap_or_else(|error| panic!("a cancel in the lab: {error}"));
+        outcome.unwrap_or_else(|error| panic!("a cancel in the lab: {error}"))
     }
 
     /// The result of a job that has ended; [`JobError::Unfinished`] if it has not.

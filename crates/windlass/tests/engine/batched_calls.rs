@@ -127,7 +127,9 @@ async fn a_bad_job_fails_only_its_own_submit(url: &str) {
     let error = unlimited.map(drop).expect_err("there is no such limit").to_string();
     assert!(error.contains("nope"), "{error}");
     let mut ids = vec![one.expect("a good job is submitted").id(), two.expect("and another").id()];
-    ids.extend(all.expect("and those of submit_all").iter().map(|submitted| submitted.id));
+    ids.extend(
+        all.expect("and those of submit_all").iter().map(|submitted| submitted.id().expect("submitted")),
+    );
     for id in ids {
         assert!(engine.inspect().job(id).await.expect("read").is_some());
     }

@@ -87,11 +87,11 @@ async fn payloads_are_encoded_in_the_store_and_decoded_for_programs(url: &str) {
     let one = engine.submit(echo("hello")).await.expect("submitted");
     assert_eq!(one.result().await.expect("done"), "hello");
     let many = engine.submit_all([echo("a"), echo("b")]).await.expect("submitted");
-    assert_eq!(engine.result::<String>(many[1].id).await.expect("done"), "b");
+    assert_eq!(engine.result::<String>(many[1].id().expect("submitted")).await.expect("done"), "b");
     let json = serde_json::json!({"text": "by name", "times": 1});
     let named = engine.submit_json("echo", 1, json).await.expect("submitted");
     assert_eq!(named.result().await.expect("done"), "by name");
-    for id in [one.id(), many[0].id, many[1].id, named.id()] {
+    for id in [one.id(), many[0].id().expect("submitted"), many[1].id().expect("submitted"), named.id()] {
         engine.result::<String>(id).await.expect("done");
         assert_eq!(codecs(&engine, id).await, (10, 10));
     }

@@ -174,12 +174,12 @@ async fn a_paused_queue_runs_nothing_until_it_is_resumed(url: &str) {
     let submitted = engine.submit_all(jobs).await.expect("submitted");
     tokio::time::sleep(Duration::from_millis(300)).await;
     assert!(noted(&name("paused", url)).is_empty(), "nothing was claimed");
-    let why = engine.why(submitted[3].id).await.expect("why").expect("the job exists");
+    let why = engine.why(submitted[3].id().expect("submitted")).await.expect("why").expect("the job exists");
     assert_eq!(why.cause, Cause::QueuePaused);
     assert!(why.because.contains("ada") && why.because.contains("out of paper"), "{}", why.because);
     assert!(ops.resume_queue("default").await.expect("resume"));
     for job in submitted {
-        let done: u64 = engine.result(job.id).await.expect("it runs");
+        let done: u64 = engine.result(job.id().expect("submitted")).await.expect("it runs");
         assert!(done < 20);
     }
     engine.stop().await;
@@ -326,7 +326,11 @@ async fn bulk_operations_can_be_previewed_and_are_in_the_audit_log(url: &str) {
     let cancel = windlass::operate::JobAction::Cancel { grace: Duration::ZERO };
     let preview = ops.bulk(filter.clone(), cancel).preview().await.expect("preview");
     assert_eq!((preview.matching, preview.at_least, preview.sample.len()), (250, false, 10));
-    assert_eq!(state(&engine, submitted[0].id).await, State::Ready, "a preview does nothing");
+    assert_eq!(
+        state(&engine, submitted[0].id().expect("submitted")).await,
+        State::Ready,
+        "a preview does nothing"
+    );
     let later = engine.submit(Play::Listen).tag("batch 7").await.expect("submitted");
     // Interrupted after the first batch, then repeated to its end.
     let mut bulk = ops.bulk(filter.clone(), cancel);

@@ -149,7 +149,7 @@ async fn no_attempt_starts_while_too_many_outcomes_wait(url: &str) {
     assert!(counts.started <= most && counts.committed == 0, "at most {most} are started: {counts:?}");
     faults.holds_commits.store(false, Ordering::SeqCst);
     for job in handles {
-        engine.result::<()>(job.id).await.expect("done");
+        engine.result::<()>(job.id().expect("submitted")).await.expect("done");
     }
     let counts = engine.counts();
     assert_eq!((counts.started, counts.fenced), (jobs, 0), "each ran once: {counts:?}");
@@ -183,8 +183,9 @@ async fn outcomes_of_a_long_outage_are_committed_afterwards(url: &str) {
     until("the first renews again", async || first.renewed.load(Ordering::SeqCst) > renewed + 2).await;
     second.is_down.store(false, Ordering::SeqCst);
     for job in jobs {
-        one.result::<()>(job.id).await.expect("done by its first attempt");
-        let seen = one.inspect().job(job.id).await.expect("read").expect("the job exists");
+        one.result::<()>(job.id().expect("submitted")).await.expect("done by its first attempt");
+        let seen =
+            one.inspect().job(job.id().expect("submitted")).await.expect("read").expect("the job exists");
         assert_eq!((seen.epoch.0, seen.worker_deaths), (0, 0), "no worker was declared dead");
     }
     assert_eq!(started().await, 4, "each ran once");

@@ -142,8 +142,13 @@ async fn workers_outlive_an_outage_longer_than_their_lease() {
     until("all run", async || engines.iter().map(|e| e.counts().started).sum::<u64>() == 4).await;
     crash(&cluster, Duration::from_secs(3)).await;
     for job in jobs {
-        engines[0].result::<u64>(job.id).await.expect("done by its first attempt");
-        let seen = engines[0].inspect().job(job.id).await.expect("read").expect("the job exists");
+        engines[0].result::<u64>(job.id().expect("submitted")).await.expect("done by its first attempt");
+        let seen = engines[0]
+            .inspect()
+            .job(job.id().expect("submitted"))
+            .await
+            .expect("read")
+            .expect("the job exists");
         assert_eq!((seen.worker_deaths, seen.epoch.0), (0, 0), "no worker was declared dead");
     }
     for engine in &engines {
@@ -277,8 +282,9 @@ async fn a_server_killed_under_machines_costs_no_transition() {
     let jobs = engine.submit_all((0..400).map(|n| Climb::At { n, height: 0 })).await.expect("submitted");
     kill_twice(&cluster, &engine).await;
     for (n, job) in jobs.iter().enumerate() {
-        assert_eq!(result_of(&engine, job.id).await, n as u64 + STEPS);
-        let steps = engine.inspect().transitions(job.id, None, 100).await.expect("steps");
+        assert_eq!(result_of(&engine, job.id().expect("submitted")).await, n as u64 + STEPS);
+        let steps =
+            engine.inspect().transitions(job.id().expect("submitted"), None, 100).await.expect("steps");
         assert_eq!(steps.len() as u64, STEPS + 1, "each transition is recorded once");
     }
     assert_eq!(engine.counts().fenced, 0, "the worker was never declared dead");
@@ -291,7 +297,7 @@ async fn a_server_killed_under_workflows_costs_no_step() {
     let jobs = engine.submit_all((0..200).map(|n| Walk { n })).await.expect("submitted");
     kill_twice(&cluster, &engine).await;
     for (n, job) in jobs.iter().enumerate() {
-        assert_eq!(result_of(&engine, job.id).await, n as u64 + STEPS);
+        assert_eq!(result_of(&engine, job.id().expect("submitted")).await, n as u64 + STEPS);
     }
     assert_eq!(engine.counts().fenced, 0, "the worker was never declared dead");
     engine.stop().await;

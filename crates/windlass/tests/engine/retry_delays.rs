@@ -9,6 +9,7 @@ on_every_store!(
     a_kind_has_a_backoff_of_its_own,
     a_stage_of_a_machine_has_a_backoff_of_its_own,
     a_step_of_a_workflow_has_a_backoff_of_its_own_and_so_has_its_undo,
+    a_workflow_has_a_backoff_for_steps_that_say_nothing,
     an_item_of_a_packed_branch_waits_as_its_failure_says,
 );
 
@@ -180,6 +181,42 @@ async fn a_step_of_a_workflow_has_a_backoff_of_its_own_and_so_has_its_undo(on: O
         "the job failed (stopped): no"
     );
     assert_eq!(lab.now() - began, 2 * seconds(30) + 2 * minutes(10 + 20));
+}
+
+/// A backoff of the kind; one step has a retry policy of its own.
+#[derive(Serialize, Deserialize)]
+struct Patient;
+
+impl Workflow for Patient {
+    const KIND: &'static str = "workflow_with_backoff";
+    type Output = ();
+    type Error = Failure;
+
+    fn backoff(failure: &Failure, nth: u32) -> Option<Duration> {
+        (failure.class == "busy").then(|| minutes(3 * u64::from(nth)))
+    }
+
+    async fn run(self, flow: Flow) -> Result<(), Failure> {
+        let id = flow.id();
+        let fails_twice = move |name: &str| match ran(format!("{id}/{name}")) {
+            1 | 2 => Err(Failure::retry("no").class("busy")),
+            _ => Ok(()),
+        };
+        let step = flow.step("of_the_kind", || async { fails_twice("of_the_kind") });
+        step.undo(move |()| async move { fails_twice("undo") }).await?;
+        flow.step("own_policy", || async { fails_twice("own_policy") }).retry(hourly(3)).await?;
+        flow.step("last", || async { Err::<(), _>(Failure::stop("no")) }).await
+    }
+}
+
+async fn a_workflow_has_a_backoff_for_steps_that_say_nothing(on: On) {
+    let store = on.fresh().await;
+    let lab = Lab::on(&store.url, |engine| engine.workflow::<Patient>()).await;
+    let began = lab.now();
+    let job = lab.submit(Patient).await;
+    lab.run().await;
+    lab.result(job).await.expect_err("the last step fails");
+    assert_eq!(lab.now() - began, 2 * minutes(3 + 6) + 2 * hours(5));
 }
 
 /// An item that fails once.

@@ -82,13 +82,20 @@ async fn a_job_overtakes_its_queue_and_needs_no_free_slot(on: On) {
         State::Running
     );
     for job in &ahead {
-        let state = engine.inspect().job(job.id).await.expect("read").expect("exists").summary.state;
+        let state = engine
+            .inspect()
+            .job(job.id().expect("submitted"))
+            .await
+            .expect("read")
+            .expect("exists")
+            .summary
+            .state;
         assert_eq!(state, State::Ready, "nothing took its slot");
     }
     gate(&name).add_permits(1);
     slow.result().await.expect("done");
     for job in ahead {
-        engine.result::<u32>(job.id).await.expect("done");
+        engine.result::<u32>(job.id().expect("submitted")).await.expect("done");
     }
     engine.stop().await;
 }
@@ -217,7 +224,10 @@ async fn a_failed_job_is_retried_here(on: On) {
     let job = engine.submit(flaky).queue("unserved");
     let id = engine.new_id();
     assert!(job.id(id).run().await.is_err(), "three attempts fail");
-    assert_eq!(engine.retry_here::<u32>(id, &engine.control("ada")).await.expect("the fourth does not"), 1);
+    let failed: Handle<Work> = engine.job(id).await.expect("it exists");
+    assert_eq!(failed.retry_here(&engine.control("ada")).await.expect("the fourth does not"), 1);
+    let error = failed.retry_here(&engine.control("ada")).await.expect_err("it is done");
+    assert!(matches!(error, RunError::Submit(_)), "{error:?}");
     let audit = engine.inspect().audit(&AuditFilter::default()).await.expect("read");
     assert!(audit.iter().any(|entry| entry.author == "ada"), "{audit:?}");
     let error =

@@ -128,7 +128,7 @@ impl Task for Submitter {
             Ok::<_, windlass::Error>([alone, passed_on])
         });
         let [alone, passed_on] = spawned.await.or_stop()??;
-        Ok(vec![single, many[0].id, many[1].id, json, passed_on, other, alone])
+        Ok(vec![single, many[0].id()?, many[1].id()?, json, passed_on, other, alone])
     }
 }
 

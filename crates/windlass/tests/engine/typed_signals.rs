@@ -9,6 +9,7 @@ use crate::flow::{On, on_every_store};
 on_every_store!(
     a_workflow_receives_a_signal_by_its_type_whenever_the_worker_dies,
     a_machine_receives_a_signal_by_its_type,
+    a_machine_waits_for_signals_of_several_types,
     signals_are_sent_by_their_type_from_everywhere,
     a_typed_signal_is_one_of_its_name,
 );
@@ -60,10 +61,70 @@ impl Machine for Waits {
 
     async fn step(self, cx: &MachineCx) -> Result<Next<Waits>, Failure> {
         Ok(match self {
-            Waits::Begin => Next::wait(Waits::Approved, Approve::NAME).timeout(days(1)),
+            Waits::Begin => Next::receive::<Approve>(Waits::Approved).timeout(days(1)),
             Waits::Approved => Next::done(cx.receive::<Approve>()?.map(|approve| approve.by)),
         })
     }
+}
+
+#[derive(Serialize, Deserialize)]
+struct Reject;
+
+impl Signal for Reject {
+    const NAME: &'static str = "reject";
+}
+
+/// Waits for an answer, then for both signals, then for all approvals there are.
+#[derive(Serialize, Deserialize)]
+enum Answers {
+    Begin,
+    Answered,
+    Both { first: String },
+    All { first: String },
+}
+
+impl Machine for Answers {
+    const KIND: &'static str = "typed_answers";
+    type Output = String;
+    type Error = Failure;
+
+    async fn step(self, cx: &MachineCx) -> Result<Next<Answers>, Failure> {
+        let both = || [WaitFor::receive::<Approve>(), WaitFor::receive::<Reject>()];
+        Ok(match self {
+            Answers::Begin => Next::wait(Answers::Answered, WaitFor::any(both())),
+            Answers::Answered => {
+                let (approve, reject) = (cx.receive::<Approve>()?, cx.receive::<Reject>()?);
+                let first = approve.map(|approve| approve.by).or(reject.map(|_| "nobody".into()));
+                Next::wait(Answers::Both { first: first.unwrap_or_default() }, WaitFor::all(both()))
+            }
+            Answers::Both { first } => {
+                let second = cx.receive::<Approve>()?.map(|approve| approve.by).unwrap_or_default();
+                let first = format!("{first}, {second}, rejected {}", cx.receive::<Reject>()?.is_some());
+                Next::wait(Answers::All { first }, WaitFor::receive_all::<Approve>())
+            }
+            Answers::All { first } => {
+                let rest: Vec<String> =
+                    cx.receive_all::<Approve>()?.into_iter().map(|approve| approve.by).collect();
+                Next::done(format!("{first}, then {}", rest.join(" and ")))
+            }
+        })
+    }
+}
+
+async fn a_machine_waits_for_signals_of_several_types(on: On) {
+    let store = on.fresh().await;
+    let lab = Lab::on(&store.url, |engine| engine.machine::<Answers>()).await;
+    let job = lab.submit(Answers::Begin).await;
+    lab.run().await;
+    for by in ["ada", "bob"] {
+        lab.send(job, approve(by)).await;
+        lab.run().await;
+    }
+    lab.send(job, approve("cleo")).await;
+    lab.send(job, approve("dan")).await;
+    lab.send(job, Reject).await;
+    lab.run().await;
+    assert_eq!(lab.result(job).await.expect("done"), "ada, bob, rejected true, then cleo and dan");
 }
 
 async fn a_workflow_receives_a_signal_by_its_type_whenever_the_worker_dies(on: On) {

@@ -92,8 +92,8 @@ async fn measure(url: &str) -> (Vec<Duration>, Duration) {
     let second = second.start().await.expect("started");
     let mut late = Vec::new();
     for job in &jobs {
-        second.result::<()>(job.id).await.expect("it wakes");
-        let journal = second.inspect().journal(job.id, None, 99).await.expect("a journal");
+        second.result::<()>(job.id().expect("submitted")).await.expect("it wakes");
+        let journal = second.inspect().journal(job.id().expect("submitted"), None, 99).await.expect("a journal");
         let entry = |event: CallEvent| {
             journal.iter().find(|entry| entry.call_kind == CallKind::Sleep && entry.event == event)
         };
@@ -107,7 +107,7 @@ async fn measure(url: &str) -> (Vec<Duration>, Duration) {
     let began = Instant::now();
     let jobs = second.submit_all((0..SLEEPERS).map(|_| Awake)).await.expect("submitted");
     for job in &jobs {
-        second.result::<()>(job.id).await.expect("it runs");
+        second.result::<()>(job.id().expect("submitted")).await.expect("it runs");
     }
     let took = began.elapsed();
     second.stop().await;

@@ -176,6 +176,30 @@ impl<T: Send + 'static> SourceReader for StreamReader<T> {
 ///
 /// Rows inserted before the position that was reached are not seen, those after it are. Each row is decoded from a JSON object,
 /// of which `T` takes the fields it needs.
+///
+/// ```
+/// # use serde::{Deserialize, Serialize};
+/// # use windlass_model::{Failure, Merge};
+/// # use windlass_workflow::{Flow, Rows, Task, TaskCx};
+/// /// A row of the table `customers`, and the input of the task.
+/// #[derive(Serialize, Deserialize)]
+/// struct Remind {
+///     id: i64,
+///     email: String,
+/// }
+/// # impl Task for Remind {
+/// #     const KIND: &'static str = "remind";
+/// #     type Output = ();
+/// #     type Error = Failure;
+/// #     async fn run(self, _cx: &TaskCx) -> Result<(), Failure> { Ok(()) }
+/// # }
+///
+/// async fn remind_all(flow: &Flow) -> Result<u64, Failure> {
+///     let due: Rows<Remind> = Rows::table("customers").filter("due < current_date");
+///     let reminders = flow.branch("reminders").spawn_each("customer", due, |customer| customer);
+///     Ok(reminders.merge(Merge::settled()).await?.done)
+/// }
+/// ```
 pub struct Rows<T> {
     rows: windlass_store::TableSource,
     item: std::marker::PhantomData<fn() -> T>,

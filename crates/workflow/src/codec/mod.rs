@@ -23,6 +23,30 @@ pub const FIRST: u8 = 10;
 /// One encoding of payloads.
 ///
 /// Both functions are called where the submit or the attempt runs and must not block; contact a remote key service beforehand.
+///
+/// ```
+/// # use windlass_workflow::Codec;
+/// /// Inverts every byte. `examples/encrypted.rs` has a real one.
+/// struct Inverted;
+///
+/// impl Codec for Inverted {
+///     fn id(&self) -> u8 {
+///         10
+///     }
+///
+///     fn encode(&self, plain: &[u8]) -> Result<Option<Vec<u8>>, String> {
+///         Ok(Some(plain.iter().map(|byte| !byte).collect()))
+///     }
+///
+///     fn decode(&self, bytes: &[u8]) -> Result<Vec<u8>, String> {
+///         Ok(bytes.iter().map(|byte| !byte).collect())
+///     }
+/// }
+///
+/// let kept = Inverted.encode(b"{}")?.expect("it encodes everything");
+/// assert_eq!(Inverted.decode(&kept)?, b"{}");
+/// # Ok::<(), String>(())
+/// ```
 pub trait Codec: Send + Sync + 'static {
     /// The number that is kept with each payload: yours are from [`FIRST`] to 255. It identifies the format and the key; a new
     /// key needs a new number.

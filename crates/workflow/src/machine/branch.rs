@@ -21,8 +21,8 @@ use super::{MachineCx, Services};
 use crate::{
     attempt_source::LiveAttempt,
     branch::{
-        Chunk, IntoChild, MergeRecord, MergeVerdict, Merged, Plan, Results, Source, items_of,
-        missing_children, unsuccessful_children, wait_for_room,
+        Chunk, MergeRecord, MergeVerdict, Merged, Plan, Results, branch_settings, items_of, missing_children,
+        unsuccessful_children, wait_for_room,
     },
     store_retry::retry_unavailable,
     workflow::PartError,
@@ -78,47 +78,9 @@ impl MachineCx {
 }
 
 impl MachineBranch<'_> {
-    /// Spawns one child.
-    pub fn spawn<C: IntoChild<M>, M>(mut self, name: &str, child: C) -> Self {
-        self.plan.spawn(name, child.into_child());
-        self
-    }
-
-    /// Spawns a child for each item of a source; see [`crate::Branch::spawn_each`].
-    pub fn spawn_each<S, F, C, M>(mut self, name: &str, source: S, child: F) -> Self
-    where
-        S: Source,
-        F: FnMut(S::Item) -> C + Send + 'static,
-        C: IntoChild<M>,
-    {
-        self.plan.spawn_each(name, source, child);
-        self
-    }
-
-    /// How many children are committed at once: by default 1,000.
-    pub fn chunk(mut self, children: usize) -> Self {
-        self.plan.chunk = children;
-        self
-    }
-
-    /// Limits how many children may exist that have not ended. While the branch is full, the step ends and runs again a second
-    /// later, including its code before this call.
-    pub fn in_flight(mut self, children: u64) -> Self {
-        self.plan.in_flight = Some(children);
-        self
-    }
-
-    /// Limits how many children start per second.
-    pub fn per_second(mut self, children: f64) -> Self {
-        self.plan.per_second = Some(children);
-        self
-    }
-
-    /// Packs the items into blocks; see [`crate::Branch::packed`].
-    pub fn packed(mut self) -> Self {
-        self.plan.packed = true;
-        self
-    }
+    branch_settings!(
+        "While the branch is full, the step ends and runs again a second later, including its code before this call."
+    );
 
     /// Opens the branch, spawns its children and seals it.
     pub async fn open(self) -> Result<(), Failure> {

@@ -180,6 +180,11 @@ impl MachineCx {
         self.signal(S::NAME)
     }
 
+    /// Returns the visible signals of a type that the step waited for, by its name, oldest first.
+    pub fn receive_all<S: Signal>(&self) -> Result<Vec<S>, SignalError> {
+        self.signals(S::NAME)
+    }
+
     /// Returns the visible signals of a name that the step waited for, oldest first.
     pub fn signals<T: DeserializeOwned>(&self, name: &str) -> Result<Vec<T>, SignalError> {
         let job = self.source.job();

@@ -6,9 +6,44 @@ use windlass_model::{Failure, Merge, Wait, WaitCondition, failure::class, wait::
 use windlass_runtime::{Attempt, Stage, StepResult};
 
 use super::{Machine, MachineCx, branch, stage};
-use crate::{Child, attempt_source::LiveAttempt};
+use crate::{Child, Signal, attempt_source::LiveAttempt};
 
 /// What follows from a step of a machine.
+///
+/// ```
+/// # use std::time::Duration;
+/// # use serde::{Deserialize, Serialize};
+/// # use windlass_model::Failure;
+/// # use windlass_workflow::{Machine, MachineCx, Next};
+/// # async fn build(_: &str) -> Result<Option<String>, Failure> { Ok(None) }
+/// #[derive(Serialize, Deserialize)]
+/// enum Release {
+///     Build { commit: String },
+///     AwaitApproval { file: String },
+///     Publish { file: String },
+/// }
+///
+/// impl Machine for Release {
+///     const KIND: &'static str = "release";
+///     type Output = String;
+///     type Error = Failure;
+///
+///     async fn step(self, cx: &MachineCx) -> Result<Next<Release>, Failure> {
+///         Ok(match self {
+///             Release::Build { commit } => match build(&commit).await? {
+///                 Some(file) => {
+///                     Next::wait(Release::AwaitApproval { file }, "approve").timeout(Duration::from_secs(86_400))
+///                 }
+///                 // Not ready: the same step again, in a minute.
+///                 None => Next::retry_after(Release::Build { commit }, Duration::from_secs(60)),
+///             },
+///             Release::AwaitApproval { .. } if cx.timed_out() => Next::stop("nobody approved it"),
+///             Release::AwaitApproval { file } => Next::to(Release::Publish { file }),
+///             Release::Publish { file } => Next::done(file),
+///         })
+///     }
+/// }
+/// ```
 #[must_use = "what follows from a step is what it returns"]
 pub struct Next<M: Machine> {
     to: NextKind<M>,
@@ -40,6 +75,12 @@ impl<M: Machine> Next<M> {
     /// count.
     pub fn wait(stage: M, signals: impl Into<WaitFor>) -> Next<M> {
         Next::new(NextKind::Wait(stage, signals.into()))
+    }
+
+    /// Continues in this stage when a signal of this type has arrived; the next step reads it with
+    /// [`crate::MachineCx::receive`]. Short for a wait for [`WaitFor::receive`].
+    pub fn receive<S: Signal>(stage: M) -> Next<M> {
+        Next::wait(stage, WaitFor::receive::<S>())
     }
 
     /// Submits jobs and continues in this stage when all of them have ended, successfully or not; [`crate::MachineCx::children`]
@@ -233,6 +274,45 @@ fn refused(why: impl fmt::Display) -> Failure {
 }
 
 /// The signals that a machine waits for. The name of a signal is a wait for one of that name.
+///
+/// ```
+/// # use serde::{Deserialize, Serialize};
+/// # use windlass_model::Failure;
+/// # use windlass_workflow::{Machine, MachineCx, Next, Signal, WaitFor};
+/// #[derive(Serialize, Deserialize)]
+/// struct Approve { by: String }
+///
+/// impl Signal for Approve {
+///     const NAME: &'static str = "approve";
+/// }
+///
+/// #[derive(Serialize, Deserialize)]
+/// struct Reject { why: String }
+///
+/// impl Signal for Reject {
+///     const NAME: &'static str = "reject";
+/// }
+///
+/// #[derive(Serialize, Deserialize)]
+/// enum Release { Ask, Answered }
+///
+/// impl Machine for Release {
+///     const KIND: &'static str = "release";
+///     type Output = String;
+///     type Error = Failure;
+///
+///     async fn step(self, cx: &MachineCx) -> Result<Next<Release>, Failure> {
+///         if let Release::Ask = self {
+///             let answer = WaitFor::any([WaitFor::receive::<Approve>(), WaitFor::receive::<Reject>()]);
+///             return Ok(Next::wait(Release::Answered, answer));
+///         }
+///         Ok(match cx.receive::<Reject>()? {
+///             Some(Reject { why }) => Next::stop(why),
+///             None => Next::done("released".to_owned()),
+///         })
+///     }
+/// }
+/// ```
 #[derive(Clone, PartialEq, Debug)]
 pub struct WaitFor {
     names: Vec<SignalName>,
@@ -245,6 +325,17 @@ impl WaitFor {
     /// One signal of this name. The next step sees the oldest one; others stay for later waits.
     pub fn signal(name: impl Into<String>) -> WaitFor {
         WaitFor { names: vec![SignalName { name: name.into(), every: false }], needs: 1, nested: false }
+    }
+
+    /// One signal of this type, by its name. The next step reads it with [`crate::MachineCx::receive`].
+    pub fn receive<S: Signal>() -> WaitFor {
+        WaitFor::signal(S::NAME)
+    }
+
+    /// At least one signal of this type, by its name. The next step reads all that have arrived by then with
+    /// [`crate::MachineCx::receive_all`].
+    pub fn receive_all<S: Signal>() -> WaitFor {
+        WaitFor::signals(S::NAME)
     }
 
     /// At least one signal of this name. The next step sees all that have arrived by then.

@@ -21,7 +21,7 @@ use super::{
     parts::{Part, PartError, Parts, RawParts, number_of},
     state::BranchState,
 };
-use crate::branch::{Chunk, IntoChild, Merged, Plan, Source, items_of, wait_for_room};
+use crate::branch::{Chunk, Merged, Plan, branch_settings, items_of, wait_for_room};
 
 /// A branch that is being described; `.await` opens it, spawns its children and seals it. The children start at once.
 ///
@@ -42,50 +42,7 @@ impl Branch {
         Branch { core: Arc::clone(core), line, plan: Plan::new(name), unawaited }
     }
 
-    /// Spawns one child.
-    pub fn spawn<C: IntoChild<M>, M>(mut self, name: &str, child: C) -> Branch {
-        self.plan.spawn(name, child.into_child());
-        self
-    }
-
-    /// Spawns a child for each item of a source: an iterator or range, a [`crate::StreamSource`], or [`crate::Rows`] of a table of
-    /// yours. The closure returns a job of any kind, a [`crate::Child`] with settings of its own, or a `Result` of either; the
-    /// kinds may differ from item to item.
-    pub fn spawn_each<S, F, C, M>(mut self, name: &str, source: S, child: F) -> Branch
-    where
-        S: Source,
-        F: FnMut(S::Item) -> C + Send + 'static,
-        C: IntoChild<M>,
-    {
-        self.plan.spawn_each(name, source, child);
-        self
-    }
-
-    /// How many children are committed at once: by default 1,000.
-    pub fn chunk(mut self, children: usize) -> Branch {
-        self.plan.chunk = children;
-        self
-    }
-
-    /// Limits how many children may exist that have not ended: when the branch is full, no more are spawned until some have
-    /// ended.
-    pub fn in_flight(mut self, children: u64) -> Branch {
-        self.plan.in_flight = Some(children);
-        self
-    }
-
-    /// Limits how many children start per second: each is spawned with a start time of its own.
-    pub fn per_second(mut self, children: f64) -> Branch {
-        self.plan.per_second = Some(children);
-        self
-    }
-
-    /// Packs the items into blocks of up to a thousand, each of which is one row and one commit: for huge sets of small tasks
-    /// that may run again. An item that fails or takes long becomes a job of its own.
-    pub fn packed(mut self) -> Branch {
-        self.plan.packed = true;
-        self
-    }
+    branch_settings!("While the branch is full, no more are spawned.");
 
     /// Opens the branch, and returns when its merge by these rules is over.
     pub fn merge(self, merge: Merge) -> Merging {
@@ -209,28 +166,34 @@ impl Future for Spawning {
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<(), Failure>> {
         let this = self.get_mut();
         if let Some(fault) = this.fault.take() {
-            this.raw.core.fault(misuse(format!("{fault} ({})", source_location(this.raw.line))));
+            this.raw.call.core.fault(misuse(format!("{fault} ({})", source_location(this.raw.call.line))));
             return Poll::Pending;
         }
         if !std::mem::replace(&mut this.opened, true) {
-            this.raw.core.lock().branches.entry(this.raw.name.clone()).or_insert(BranchState::Filling);
+            this.raw
+                .call
+                .core
+                .lock()
+                .branches
+                .entry(this.raw.call.name.clone())
+                .or_insert(BranchState::Filling);
         }
         let Poll::Ready((_, ending)) = Pin::new(&mut this.raw).poll(cx) else { return Poll::Pending };
-        let mut state = this.raw.core.lock();
+        let mut state = this.raw.call.core.lock();
         let begun = || {
-            let recorded = state.journal.calls.get(&this.raw.name, None)?;
+            let recorded = state.journal.calls.get(&this.raw.call.name, None)?;
             recorded.begun.as_ref().and_then(|(_, payload)| number_of(payload))
         };
         let (number, result) = match ending {
             CallEnd::Done(payload) => {
-                let plain = this.raw.core.services.codecs.decode(&payload).ok();
+                let plain = this.raw.call.core.services.codecs.decode(&payload).ok();
                 (plain.and_then(|plain| serde_json::from_slice(&plain).ok()), Ok(()))
             }
             CallEnd::Failed { failure, .. } => (begun(), Err(failure)),
         };
         match number {
-            Some(number) => state.branches.insert(this.raw.name.clone(), BranchState::Open { number }),
-            None => state.branches.remove(&this.raw.name),
+            Some(number) => state.branches.insert(this.raw.call.name.clone(), BranchState::Open { number }),
+            None => state.branches.remove(&this.raw.call.name),
         };
         Poll::Ready(result)
     }
@@ -241,15 +204,17 @@ impl Drop for Spawning {
         if !self.opened {
             return;
         }
-        let mut state = self.raw.core.lock();
-        if state.branches.get(&self.raw.name) == Some(&BranchState::Filling) {
-            let recorded = state.journal.calls.get(&self.raw.name, None);
+        let mut state = self.raw.call.core.lock();
+        if state.branches.get(&self.raw.call.name) == Some(&BranchState::Filling) {
+            let recorded = state.journal.calls.get(&self.raw.call.name, None);
             let number = recorded
                 .and_then(|recorded| recorded.begun.as_ref())
                 .and_then(|(_, payload)| number_of(payload));
             match number {
-                Some(number) => state.branches.insert(self.raw.name.clone(), BranchState::Open { number }),
-                None => state.branches.remove(&self.raw.name),
+                Some(number) => {
+                    state.branches.insert(self.raw.call.name.clone(), BranchState::Open { number })
+                }
+                None => state.branches.remove(&self.raw.call.name),
             };
         }
     }

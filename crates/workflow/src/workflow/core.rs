@@ -16,7 +16,7 @@ use std::{
 
 use futures_util::task::AtomicWaker;
 use windlass_model::{
-    ClaimedJob, Failure, Payload, Reason, Retry, Time,
+    ClaimedJob, Failure, Payload, Reason, Time,
     failure::class,
     journal::{CallEvent, CallKind},
     retry::RetryDecision,
@@ -24,8 +24,8 @@ use windlass_model::{
 use windlass_runtime::Attempt;
 
 use super::{
-    backoff::{Backoff, decide_retry},
     call::{AfterCommit, Call, CallSpec, CallStatus, CallWait, Phase},
+    call_retry::{CallRetry, KindBackoff},
     context::Value,
     fault::nested,
     journal::{CallEnd, Ident, Journal, RetryState},
@@ -46,6 +46,8 @@ pub(crate) struct Core {
     pub(super) attempt: Option<Arc<Attempt>>,
     pub(super) services: Arc<Services>,
     pub(super) one_commit: bool,
+    /// How long calls of the kind wait before the next attempt, unless they say so themselves.
+    pub(super) backoff: KindBackoff,
     state: Mutex<RunState>,
     /// The calls that were made since the code was last polled.
     pub(super) made: Mutex<Vec<Made>>,
@@ -62,7 +64,7 @@ impl Core {
         job: Arc<ClaimedJob>,
         attempt: Option<Arc<Attempt>>,
         services: Arc<Services>,
-        one_commit: bool,
+        (one_commit, backoff): (bool, KindBackoff),
         journal: Journal,
     ) -> Core {
         let state = RunState::new(journal, job.inbox.clone());
@@ -71,6 +73,7 @@ impl Core {
             attempt,
             services,
             one_commit,
+            backoff,
             state: Mutex::new(state),
             made: Mutex::default(),
             driver: AtomicWaker::new(),
@@ -272,7 +275,7 @@ impl Core {
     pub(super) fn complete_call(&self, id: usize, result: Vec<u8>, undo: bool) {
         let payload = match self.encode(result).and_then(|payload| self.check_size(payload)) {
             Ok(payload) => payload,
-            Err(failure) => return self.fail_or_retry_call(id, failure, &Retry::never()),
+            Err(failure) => return self.fail_call(id, failure),
         };
         let sets = self
             .lock()
@@ -286,7 +289,7 @@ impl Core {
         };
         let sets = match sets.into_iter().map(encode).collect::<Result<Vec<_>, Failure>>() {
             Ok(sets) => sets,
-            Err(failure) => return self.fail_or_retry_call(id, failure, &Retry::never()),
+            Err(failure) => return self.fail_call(id, failure),
         };
         let now = self.now();
         let mut state = self.lock();
@@ -299,18 +302,7 @@ impl Core {
     }
 
     /// Records that the body of a call failed: it is retried, or the call has failed.
-    pub(super) fn fail_or_retry_call(&self, id: usize, failure: Failure, retry: &Retry) {
-        self.fail_or_retry_with(id, failure, retry, None);
-    }
-
-    /// The same with a backoff of the author's own.
-    pub(super) fn fail_or_retry_with(
-        &self,
-        id: usize,
-        failure: Failure,
-        retry: &Retry,
-        backoff: Option<&Backoff>,
-    ) {
+    pub(super) fn fail_or_retry_call(&self, id: usize, failure: Failure, retry: &CallRetry) {
         let now = self.now();
         let random = self.random();
         let retry_counts = {
@@ -320,7 +312,7 @@ impl Core {
             recorded.and_then(|recorded| recorded.tried.as_ref()).map(|tried| tried.retry_counts.clone())
         };
         // Not under the lock: the backoff is code of the author.
-        let decision = decide_retry(&failure, retry, backoff, &retry_counts.unwrap_or_default(), random);
+        let decision = retry.decide(&failure, &retry_counts.unwrap_or_default(), random);
         let mut state = self.lock();
         let Some(call) = state.calls.get(id) else { return };
         let ident = call.ident.clone();
@@ -347,6 +339,11 @@ impl Core {
                 state.fail(id, failure, reason, now);
             }
         }
+    }
+
+    /// Records that a call failed that is not retried.
+    pub(super) fn fail_call(&self, id: usize, failure: Failure) {
+        self.fail_or_retry_call(id, failure, &CallRetry::never());
     }
 
     /// Records that a condition did not hold: the body runs again when the wait is over.

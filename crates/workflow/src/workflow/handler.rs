@@ -71,7 +71,7 @@ async fn run<W: Workflow>(
         Journal::read(entries, &services.codecs, attempt.job.unwind.is_some())
     };
     let job = Arc::clone(&attempt.job);
-    let core = Arc::new(Core::new(job, Some(attempt), services, W::ONE_COMMIT, journal));
+    let core = Arc::new(Core::new(job, Some(attempt), services, (W::ONE_COMMIT, W::backoff), journal));
     driver(core, workflow).run().await
 }
 

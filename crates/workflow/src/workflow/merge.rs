@@ -10,7 +10,7 @@ use std::{
 
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use windlass_model::{
-    BranchNo, BranchUpdate, BranchWatch, Failure, Merge, Payload, Retry,
+    BranchNo, BranchUpdate, BranchWatch, Failure, Merge, Payload,
     failure::class,
     journal::CallKind,
     limits::MAX_KEY_BYTES,
@@ -105,8 +105,8 @@ impl IntoFuture for MergeCall {
         });
         let mut raw = RawStep::new(&core, CallKind::Merge, MERGE, line, body);
         let joined = names.join(",");
-        raw.key = Some(key.map_or(joined.clone(), |key| format!("{joined}#{key}")));
-        raw.within = merge.timeout;
+        raw.call.key = Some(key.map_or(joined.clone(), |key| format!("{joined}#{key}")));
+        raw.call.within = merge.timeout;
         raw.timeout = None;
         raw.on_done = apply_report;
         MergeFuture { raw, names, fault, checked: false, merging: false }
@@ -149,7 +149,7 @@ impl MergeFuture {
     }
 
     fn update_branches(&self, update: impl Fn(BranchState) -> BranchState) {
-        let mut state = self.raw.core.lock();
+        let mut state = self.raw.call.core.lock();
         for name in &self.names {
             if let Some(opened) = state.branches.get_mut(name) {
                 *opened = update(*opened);
@@ -161,7 +161,7 @@ impl MergeFuture {
         if let Some(fault) = self.fault.take() {
             return Some(fault);
         }
-        let bytes = self.raw.key.as_ref().map_or(0, String::len);
+        let bytes = self.raw.call.key.as_ref().map_or(0, String::len);
         if bytes > MAX_KEY_BYTES {
             return Some(format!(
                 "the names of the {} branches to be merged are {bytes} bytes together, more than the {MAX_KEY_BYTES} allowed; merge \
@@ -172,7 +172,7 @@ impl MergeFuture {
         if self.names.is_empty() {
             return Some("no branch is named to be merged; name those that were opened".into());
         }
-        let state = self.raw.core.lock();
+        let state = self.raw.call.core.lock();
         let opened = || match state.branches.is_empty() {
             true => "none was opened".to_owned(),
             false => format!("opened are {}", state.branches.keys().cloned().collect::<Vec<_>>().join(", ")),
@@ -201,18 +201,18 @@ impl Future for MergeFuture {
         if !std::mem::replace(&mut this.checked, true)
             && let Some(fault) = this.begin_merge()
         {
-            this.raw.core.fault(misuse(format!("{fault} ({})", source_location(this.raw.line))));
+            this.raw.call.core.fault(misuse(format!("{fault} ({})", source_location(this.raw.call.line))));
             return Poll::Pending;
         }
         let Poll::Ready((_, ending)) = Pin::new(&mut this.raw).poll(cx) else { return Poll::Pending };
         this.merging = false;
         {
-            let mut state = this.raw.core.lock();
+            let mut state = this.raw.call.core.lock();
             for name in &this.names {
                 state.branches.insert(name.clone(), BranchState::Merged);
             }
         }
-        decode_result(&this.raw.core, MERGE, this.raw.line, ending)
+        decode_result(&this.raw.call.core, MERGE, this.raw.call.line, ending)
     }
 }
 
@@ -294,10 +294,10 @@ impl BranchReader {
 
 /// Completes the merge, or lets it wait, as the report of its body says.
 fn apply_report(step: &RawStep<'_>, id: usize, result: Vec<u8>) {
-    let core = &step.core;
+    let core = &step.call.core;
     let report: BranchReport = match serde_json::from_slice(&result) {
         Ok(report) => report,
-        Err(error) => return core.fail_or_retry_call(id, Failure::stop(error), &Retry::never()),
+        Err(error) => return core.fail_call(id, Failure::stop(error)),
     };
     let deadline = step.deadline(id);
     let update = |make: &dyn Fn(BranchNo, usize) -> BranchUpdate| {
@@ -318,15 +318,11 @@ fn apply_report(step: &RawStep<'_>, id: usize, result: Vec<u8>) {
         }
         ReportDecision::Failed(why) => {
             update(&merged);
-            core.fail_or_retry_call(id, Failure::stop(why).class(class::MERGE), &Retry::never());
+            core.fail_call(id, Failure::stop(why).class(class::MERGE));
         }
         ReportDecision::Wait(_) if deadline.is_some_and(|deadline| deadline <= core.now()) => {
             update(&merged);
-            core.fail_or_retry_call(
-                id,
-                Failure::stop(report.merged.timeout_text()).class(class::TIMEOUT),
-                &Retry::never(),
-            );
+            core.fail_call(id, Failure::stop(report.merged.timeout_text()).class(class::TIMEOUT));
         }
         ReportDecision::Wait(watches) => {
             update(&|number, index| BranchUpdate {
@@ -415,7 +411,7 @@ impl Reduce {
                 }))
             });
             let mut raw = RawParts::new(&core, CallKind::Reduce, "reduce", line, make);
-            raw.key = Some(key);
+            raw.call.key = Some(key);
             let (_, ending) = (&mut raw).await;
             std::future::poll_fn(|_| decode_result(&core, "reduce", line, ending.clone())).await
         });

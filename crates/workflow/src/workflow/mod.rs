@@ -7,9 +7,10 @@
 //! `waiting`, decides what follows from each event, and `driver` performs it; `ending`, `undo` and `undo_record` end the job. The
 //! other files are the calls.
 
-mod backoff;
+mod body_call;
 mod branch;
 mod call;
+mod call_retry;
 mod cancel_scope;
 mod context;
 mod core;
@@ -40,7 +41,7 @@ mod undo_record;
 mod wait;
 mod waiting;
 
-use std::{future::Future, pin::Pin};
+use std::{future::Future, pin::Pin, time::Duration};
 
 use serde::{Serialize, de::DeserializeOwned};
 use windlass_model::{Failure, Retry};
@@ -128,6 +129,13 @@ pub trait Workflow: Serialize + DeserializeOwned + Send + Sync + 'static {
     /// retry their own errors.
     fn retry(&self) -> Retry {
         Policy::default().retry
+    }
+
+    /// How long to wait before the next attempt at a step, a transaction or a tick after `failure`, the `nth` failure that the rule of
+    /// its retry policy has counted; `None`, the default, leaves it to the policy. Not asked if the failure says when
+    /// ([`Failure::retry_after`]), nor for calls with a retry policy or a backoff of their own ([`Step::retry`], [`Step::backoff`]).
+    fn backoff(_failure: &Failure, _nth: u32) -> Option<Duration> {
+        None
     }
 
     /// The data that it cannot run without: the engine does not start if its builder was given none of these types. By default

@@ -9,14 +9,15 @@ use std::{
 
 use futures_util::{FutureExt, Stream, StreamExt};
 use windlass_model::{
-    BranchNo, BranchUpdate, Failure, NewJob, Payload, Retry,
+    BranchNo, BranchUpdate, Failure, NewJob, Payload,
     branch::BranchWatch,
     failure::class,
     journal::{CallEvent, CallKind},
 };
 
 use super::{
-    call::{AfterCommit, CallSpec, CallStatus, CallWait, Start},
+    body_call::BodyCall,
+    call::{AfterCommit, CallStatus, CallWait},
     core::Core,
     driver::run_of,
     journal::CallEnd,
@@ -68,15 +69,9 @@ pub(super) type MakeParts<'f> = Box<dyn FnMut(Option<Payload>) -> Parts<'f> + Se
 
 /// A call that is committed part by part, whatever its type.
 pub(super) struct RawParts<'f> {
-    pub(super) core: Arc<Core>,
-    pub(super) call_kind: CallKind,
-    pub(super) name: String,
-    pub(super) key: Option<String>,
-    pub(super) line: &'static Location<'static>,
+    pub(super) call: BodyCall,
     make: MakeParts<'f>,
     running: Option<Parts<'f>>,
-    call: Option<usize>,
-    registered: bool,
 }
 
 impl<'f> RawParts<'f> {
@@ -87,30 +82,20 @@ impl<'f> RawParts<'f> {
         line: &'static Location<'static>,
         make: MakeParts<'f>,
     ) -> RawParts<'f> {
-        let (core, name) = (Arc::clone(core), name.to_owned());
-        RawParts {
-            core,
-            call_kind,
-            name,
-            key: None,
-            line,
-            make,
-            running: None,
-            call: None,
-            registered: false,
-        }
+        RawParts { call: BodyCall::new(core, call_kind, name, line), make, running: None }
     }
 
     fn start(&mut self, id: usize) {
         let begun = {
-            let state = self.core.lock();
+            let state = self.call.core.lock();
             let call = state.calls.get(id);
             let recorded = call.and_then(|call| state.journal.calls.of(&call.ident));
             recorded.and_then(|recorded| recorded.begun.as_ref()).map(|(_, payload)| payload.clone())
         };
-        let (core, make) = (Arc::clone(&self.core), &mut self.make);
-        let made =
-            core.run_as_body(&self.name, None, || std::panic::catch_unwind(AssertUnwindSafe(|| make(begun))));
+        let (core, make) = (Arc::clone(&self.call.core), &mut self.make);
+        let made = core.run_as_body(&self.call.name, None, || {
+            std::panic::catch_unwind(AssertUnwindSafe(|| make(begun)))
+        });
         self.running = Some(match made {
             Ok(parts) => parts,
             Err(panic) => {
@@ -123,8 +108,8 @@ impl<'f> RawParts<'f> {
     /// Polls for the next part. Ready if there was one, or the end.
     fn poll_part(&mut self, id: usize) -> Poll<()> {
         let running = self.running.as_mut().expect("started");
-        let core = Arc::clone(&self.core);
-        let polled = core.poll_body(id, &self.name, None, |cx| {
+        let core = Arc::clone(&self.call.core);
+        let polled = core.poll_body(id, &self.call.name, None, |cx| {
             AssertUnwindSafe(running.next()).catch_unwind().poll_unpin(cx)
         });
         let Poll::Ready(part) = polled else { return Poll::Pending };
@@ -135,15 +120,15 @@ impl<'f> RawParts<'f> {
         };
         match part {
             Ok(part) => {
-                if let Err(failure) = self.core.part(id, part) {
-                    self.core.fail_or_retry_call(id, failure, &Retry::never());
+                if let Err(failure) = core.part(id, part) {
+                    core.fail_call(id, failure);
                 }
             }
             Err(PartError::Diverged(failure) | PartError::Unread(failure)) => {
-                self.core.fault(failure);
+                core.fault(failure);
                 return Poll::Pending;
             }
-            Err(PartError::Failed(failure)) => self.core.fail_or_retry_call(id, failure, &Retry::never()),
+            Err(PartError::Failed(failure)) => core.fail_call(id, failure),
         }
         Poll::Ready(())
     }
@@ -155,22 +140,11 @@ impl Future for RawParts<'_> {
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<(i32, CallEnd)> {
         let this = self.get_mut();
-        if !this.registered {
-            this.registered = true;
-            this.call = this.core.register(CallSpec {
-                call_kind: this.call_kind,
-                name: &this.name,
-                key: this.key.as_deref(),
-                line: this.line,
-                start: Start::Body { within: None },
-                detached: false,
-            });
-        }
-        let Some(id) = this.call else { return Poll::Pending };
+        let Some(id) = this.call.register() else { return Poll::Pending };
         loop {
-            match this.core.poll_call(id, cx) {
+            match this.call.core.poll_call(id, cx) {
                 CallStatus::Ready(seq, ending) => {
-                    this.call = None;
+                    this.call.end();
                     return Poll::Ready((seq, ending));
                 }
                 // After a pause it continues with the same stream.
@@ -192,13 +166,8 @@ impl Future for RawParts<'_> {
 
 impl Drop for RawParts<'_> {
     fn drop(&mut self) {
-        if !self.registered {
-            self.core.note_unawaited(self.call_kind, self.line);
-        }
+        // What runs is dropped first: it may still use the call.
         self.running = None;
-        if let Some(id) = self.call.take() {
-            self.core.abandon_call(id);
-        }
     }
 }
 

@@ -25,8 +25,8 @@ use windlass_runtime::Policy;
 
 use super::{
     Boxed,
-    backoff::{Backoff, backoff_setting},
     call::Start,
+    call_retry::{CallRetry, retry_settings},
     core::Core,
     fault::source_location,
     journal::{CallEnd, Ident},
@@ -77,8 +77,7 @@ struct RepeatSpec {
     catch_up: CatchUp,
     until: Option<Time>,
     times: Option<u64>,
-    retry: Retry,
-    backoff: Option<Backoff>,
+    retry: CallRetry,
     timeout: Option<Duration>,
     on_error: OnError,
 }
@@ -118,7 +117,6 @@ where
                 }
             })
         });
-        let Policy { retry, timeout } = Policy::default();
         let spec = RepeatSpec {
             core: Arc::clone(core),
             name: name.to_owned(),
@@ -127,9 +125,8 @@ where
             catch_up: CatchUp::All { window: DEFAULT_WINDOW },
             until: None,
             times: None,
-            retry,
-            backoff: None,
-            timeout,
+            retry: CallRetry::new(core.backoff),
+            timeout: Policy::default().timeout,
             on_error: OnError::default(),
         };
         Repeat { spec, body: Some(body), running: None }
@@ -154,13 +151,7 @@ where
         self
     }
 
-    /// When to retry a tick: by default 20 attempts with growing delays.
-    pub fn retry(mut self, retry: Retry) -> Self {
-        self.spec.retry = retry;
-        self
-    }
-
-    backoff_setting!(spec.backoff);
+    retry_settings!("a tick", spec.retry);
 
     /// How long one attempt at a tick may run: by default an hour.
     pub fn timeout(mut self, timeout: Duration) -> Self {
@@ -380,8 +371,8 @@ impl RepeatSpec {
     async fn tick<'f>(&self, tick: Time, body: Arc<Shared<'f>>) -> (i32, CallEnd) {
         let body: Body<'f> = Box::new(move |cx| (body.lock().unwrap_or_else(|e| e.into_inner()))(tick, cx));
         let mut step = RawStep::new(&self.core, CallKind::Repeat, &self.name, self.line, body);
-        step.key = Some(tick.to_string());
-        (step.retry, step.backoff) = (self.retry.clone(), self.backoff.clone());
+        step.call.key = Some(tick.to_string());
+        step.retry = self.retry.clone();
         step.timeout = self.timeout;
         step.await
     }

@@ -37,7 +37,8 @@ impl<W: Workflow> Replayer for Replays<W> {
         Box::pin(async move {
             let workflow = handler::input::<W>(&job)?;
             let journal = Journal::read(entries, &services.codecs, job.unwind.is_some());
-            let core = Arc::new(Core::new(Arc::new(job), None, services, W::ONE_COMMIT, journal));
+            let core =
+                Arc::new(Core::new(Arc::new(job), None, services, (W::ONE_COMMIT, W::backoff), journal));
             handler::driver(core, workflow).replay().await
         })
     }

@@ -8,7 +8,7 @@ use std::{
 };
 
 use windlass_model::{
-    BranchNo, BranchUpdate, Failure, JobId, JournalEntry, NewJob, Payload, Reason, Retry, Signal, Time,
+    BranchNo, BranchUpdate, Failure, JobId, JournalEntry, NewJob, Payload, Reason, Signal, Time,
     UnreadableSignal,
     journal::{CallEvent, CallKind},
     limits::{MAX_KEY_BYTES, check_name, check_text},
@@ -16,8 +16,8 @@ use windlass_model::{
 use windlass_runtime::StepResult;
 
 use super::{
-    backoff::Backoff,
     call::{AfterCommit, Call, OpenCalls, Phase, Start},
+    call_retry::CallRetry,
     context::Value,
     fault::{display_ident, diverged, misuse, nested, reused, source_location},
     journal::{CallEnd, ContextSet, Ident, Journal, RecordedCall},
@@ -175,8 +175,7 @@ pub(super) struct Undo {
     pub(super) ident: Ident,
     /// The id that the step ran with.
     pub(super) step_id: String,
-    pub(super) retry: Retry,
-    pub(super) backoff: Option<Backoff>,
+    pub(super) retry: CallRetry,
     pub(super) run: UndoFn,
 }
 

@@ -18,11 +18,12 @@ use windlass_runtime::Policy;
 
 use super::{
     Boxed,
-    backoff::{Backoff, backoff_setting},
-    call::{AwaitedSignal, CallSpec, CallStatus, CallWait, Start},
+    body_call::BodyCall,
+    call::{AwaitedSignal, CallStatus, CallWait},
+    call_retry::{CallRetry, retry_settings},
     core::Core,
     fault::{diverged, source_location},
-    journal::{CallEnd, Ident},
+    journal::CallEnd,
     step_cx::StepCx,
     undo::UndoCx,
     undo_body::{UndoBody, id_of, register_undo, undo_body},
@@ -37,18 +38,11 @@ pub(super) type OnBodyDone = fn(&RawStep<'_>, usize, Vec<u8>);
 
 /// A call with a body, whatever its type.
 pub(super) struct RawStep<'f> {
-    pub(super) core: Arc<Core>,
-    pub(super) call_kind: CallKind,
-    pub(super) name: String,
-    pub(super) key: Option<String>,
-    pub(super) line: &'static Location<'static>,
-    pub(super) retry: Retry,
-    pub(super) backoff: Option<Backoff>,
+    pub(super) call: BodyCall,
+    pub(super) retry: CallRetry,
     pub(super) timeout: Option<Duration>,
     /// How long one attempt may run without reporting progress.
     pub(super) heartbeat_timeout: Option<Duration>,
-    /// How long it may take until it succeeds, over all attempts.
-    pub(super) within: Option<Duration>,
     /// How long after a check of a condition the next one follows.
     pub(super) every: Option<Duration>,
     /// The signal that causes a check of a condition.
@@ -57,8 +51,6 @@ pub(super) struct RawStep<'f> {
     pub(super) on_done: OnBodyDone,
     pub(super) body: Body<'f>,
     running: Option<Boxed<'f, Result<Vec<u8>, Failure>>>,
-    call: Option<usize>,
-    registered: bool,
 }
 
 impl<'f> RawStep<'f> {
@@ -69,51 +61,39 @@ impl<'f> RawStep<'f> {
         line: &'static Location<'static>,
         body: Body<'f>,
     ) -> RawStep<'f> {
-        let Policy { retry, timeout } = Policy::default();
         RawStep {
-            core: Arc::clone(core),
-            call_kind,
-            name: name.to_owned(),
-            key: None,
-            line,
-            retry,
-            backoff: None,
-            timeout,
+            call: BodyCall::new(core, call_kind, name, line),
+            retry: CallRetry::new(core.backoff),
+            timeout: Policy::default().timeout,
             heartbeat_timeout: None,
-            within: None,
             every: None,
             signal: None,
             undo: None,
-            on_done: |step, id, result| step.core.complete_call(id, result, step.undo.is_some()),
+            on_done: |step, id, result| step.call.core.complete_call(id, result, step.undo.is_some()),
             body,
             running: None,
-            call: None,
-            registered: false,
         }
-    }
-
-    fn ident(&self) -> Ident {
-        (self.name.as_str().into(), self.key.as_deref().map(Into::into))
     }
 
     fn start(&mut self, id: usize) {
         let (attempts, signal_payload) = {
-            let state = self.core.lock();
+            let state = self.call.core.lock();
             let call = state.calls.get(id);
             let tried = call.and_then(|call| state.journal.calls.of(&call.ident)?.tried.as_ref());
             let signal_payload =
                 call.and_then(|call| call.signal.as_ref()).map(|signal| signal.payload.clone());
             (tried.map_or(0, |tried| tried.attempts), signal_payload)
         };
-        let ident = self.ident();
-        let step_id = id_of(&self.core, &ident);
-        let (core, body) = (Arc::clone(&self.core), &mut self.body);
+        let ident = self.call.ident();
+        let (core, body) = (Arc::clone(&self.call.core), &mut self.body);
+        let step_id = id_of(&core, &ident);
         let env = &core.services.env;
         let heartbeat = self.heartbeat_timeout.map(|timeout| Arc::new(Heartbeat::new(env, timeout)));
         let cx = StepCx::new(Arc::clone(&core), (id, ident), attempts, signal_payload, step_id)
             .with_heartbeat(heartbeat.clone());
         // Code before the first `await` is part of the step.
-        let made = core.run_as_body(&self.name, self.timeout, || catch_unwind(AssertUnwindSafe(|| body(cx))));
+        let made =
+            core.run_as_body(&self.call.name, self.timeout, || catch_unwind(AssertUnwindSafe(|| body(cx))));
         self.running = Some(match made {
             Ok(run) => within(env, self.timeout, watched(env, heartbeat, run)),
             Err(panic) => {
@@ -126,8 +106,8 @@ impl<'f> RawStep<'f> {
     /// Polls the body, and completes, retries or fails the call when it has ended.
     fn poll_body(&mut self, id: usize) -> Poll<()> {
         let running = self.running.as_mut().expect("started");
-        let core = Arc::clone(&self.core);
-        let polled = core.poll_body(id, &self.name, self.timeout, |cx| {
+        let core = Arc::clone(&self.call.core);
+        let polled = core.poll_body(id, &self.call.name, self.timeout, |cx| {
             AssertUnwindSafe(running).catch_unwind().poll_unpin(cx)
         });
         let Poll::Ready(result) = polled else { return Poll::Pending };
@@ -140,37 +120,37 @@ impl<'f> RawStep<'f> {
             Ok(Err(failure)) => failure,
             Err(panic) => Failure::of_panic(&*panic),
         };
-        self.core.fail_or_retry_with(id, failure, &self.retry, self.backoff.as_ref());
+        core.fail_or_retry_call(id, failure, &self.retry);
         Poll::Ready(())
     }
 
     /// Registers the undo of a step that has succeeded.
     fn register_undo(&mut self, seq: i32, payload: Payload) {
         if let Some(undo) = self.undo.take() {
-            let (ident, retry) = (self.ident(), (self.retry.clone(), self.backoff.clone()));
-            register_undo(&self.core, self.call_kind, ident, retry, undo, (seq, payload));
+            let (ident, retry) = (self.call.ident(), self.retry.clone());
+            register_undo(&self.call.core, self.call.call_kind, ident, retry, undo, (seq, payload));
         }
     }
 
     /// A condition did not hold: checks it again later.
     pub(super) fn check_again_later(&self, id: usize) {
-        let now = self.core.now();
+        let now = self.call.core.now();
         let deadline = self.deadline(id);
         if deadline.is_some_and(|deadline| deadline <= now) {
-            let text = format!("the condition {:?} did not hold in time", self.name);
+            let text = format!("the condition {:?} did not hold in time", self.call.name);
             let failure = Failure::stop(text).class(class::TIMEOUT);
-            return self.core.fail_or_retry_call(id, failure, &Retry::never());
+            return self.call.core.fail_call(id, failure);
         }
         let next = self.every.map(|every| now + every);
         let due = [next, deadline].into_iter().flatten().min();
-        self.core.wait_again(
+        self.call.core.wait_again(
             id,
             CallWait { due_at: due, signal: self.signal.clone(), runs_body: true, ..CallWait::default() },
         );
     }
 
     pub(super) fn deadline(&self, id: usize) -> Option<Time> {
-        let state = self.core.lock();
+        let state = self.call.core.lock();
         let recorded = state.journal.calls.of(&state.calls.get(id)?.ident)?;
         serde_json::from_slice(&recorded.begun.as_ref()?.1.bytes).ok()
     }
@@ -182,22 +162,11 @@ impl Future for RawStep<'_> {
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<(i32, CallEnd)> {
         let this = self.get_mut();
-        if !this.registered {
-            this.registered = true;
-            this.call = this.core.register(CallSpec {
-                call_kind: this.call_kind,
-                name: &this.name,
-                key: this.key.as_deref(),
-                line: this.line,
-                start: Start::Body { within: this.within },
-                detached: false,
-            });
-        }
-        let Some(id) = this.call else { return Poll::Pending };
+        let Some(id) = this.call.register() else { return Poll::Pending };
         loop {
-            match this.core.poll_call(id, cx) {
+            match this.call.core.poll_call(id, cx) {
                 CallStatus::Ready(seq, ending) => {
-                    this.call = None;
+                    this.call.end();
                     if let CallEnd::Done(payload) = &ending {
                         this.register_undo(seq, payload.clone());
                     }
@@ -217,19 +186,14 @@ impl Future for RawStep<'_> {
 
 impl Drop for RawStep<'_> {
     fn drop(&mut self) {
-        if !self.registered {
-            self.core.note_unawaited(self.call_kind, self.line);
-        }
         // The body is dropped first: it may still use the call.
         self.running = None;
-        if let Some(id) = self.call.take() {
-            // The step has succeeded, although nobody awaits it.
-            if self.undo.is_some()
-                && let Some((seq, payload)) = self.core.success_of(id)
-            {
-                self.register_undo(seq, payload);
-            }
-            self.core.abandon_call(id);
+        // The step has succeeded, although nobody awaits it.
+        if let Some(id) = self.call.id()
+            && self.undo.is_some()
+            && let Some((seq, payload)) = self.call.core.success_of(id)
+        {
+            self.register_undo(seq, payload);
         }
     }
 }
@@ -268,23 +232,17 @@ where
 
     /// Gives it another name.
     pub fn name(mut self, name: impl Into<String>) -> Self {
-        self.raw.name = name.into();
+        self.raw.call.name = name.into();
         self
     }
 
     /// Distinguishes it from other steps of the same name, e.g. in a loop.
     pub fn key(mut self, key: impl ToString) -> Self {
-        self.raw.key = Some(key.to_string());
+        self.raw.call.key = Some(key.to_string());
         self
     }
 
-    /// When to retry: by default 20 attempts with growing delays.
-    pub fn retry(mut self, retry: Retry) -> Self {
-        self.raw.retry = retry;
-        self
-    }
-
-    backoff_setting!(raw.backoff);
+    retry_settings!("the step", raw.retry);
 
     /// How long one attempt may run: by default an hour.
     pub fn timeout(mut self, timeout: Duration) -> Self {
@@ -340,7 +298,7 @@ where
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<T, Failure>> {
         let this = self.get_mut();
         let Poll::Ready((_, ending)) = Pin::new(&mut this.raw).poll(cx) else { return Poll::Pending };
-        decode_result(&this.raw.core, &this.raw.name, this.raw.line, ending)
+        decode_result(&this.raw.call.core, &this.raw.call.name, this.raw.call.line, ending)
     }
 }
 
@@ -415,5 +373,9 @@ pub(super) fn encode_result<T: Serialize>(result: &T) -> Result<Vec<u8>, Failure
 
 /// Completes a call unless its condition returned `false`.
 pub(super) fn complete_if_true(step: &RawStep<'_>, id: usize, result: Vec<u8>) {
-    if result == b"false" { step.check_again_later(id) } else { step.core.complete_call(id, result, false) }
+    if result == b"false" {
+        step.check_again_later(id)
+    } else {
+        step.call.core.complete_call(id, result, false)
+    }
 }

@@ -20,10 +20,11 @@ use windlass_store::{AsyncWork, Tx, Work};
 
 use super::{
     Boxed,
-    backoff::{Backoff, backoff_setting},
-    call::{CallSpec, CallStatus, Start},
+    body_call::BodyCall,
+    call::CallStatus,
+    call_retry::{CallRetry, retry_settings},
     core::Core,
-    journal::{CallEnd, Ident},
+    journal::CallEnd,
     step::decode_result,
     transact::{TransactionEnd, Writer, transact},
     undo::UndoCx,
@@ -43,18 +44,12 @@ type MakeWork<'f> = Box<dyn FnMut(Writer) -> Work<'f> + Send + 'f>;
 /// policy says; the last error is recorded as the result.
 #[must_use = "a transaction does nothing until it is awaited"]
 pub struct Transaction<'f, T> {
-    core: Arc<Core>,
-    name: String,
-    key: Option<String>,
-    line: &'static Location<'static>,
-    retry: Retry,
-    backoff: Option<Backoff>,
+    call: BodyCall,
+    retry: CallRetry,
     timeout: Duration,
     undo: Option<UndoBody>,
     work: MakeWork<'f>,
     running: Option<Boxed<'f, TransactionEnd>>,
-    call: Option<usize>,
-    registered: bool,
     result: PhantomData<fn() -> T>,
 }
 
@@ -69,18 +64,12 @@ where
         work: MakeWork<'f>,
     ) -> Transaction<'f, T> {
         Transaction {
-            core: Arc::clone(core),
-            name: name.to_owned(),
-            key: None,
-            line,
-            retry: windlass_runtime::Policy::default().retry,
-            backoff: None,
+            call: BodyCall::new(core, CallKind::Transaction, name, line),
+            retry: CallRetry::new(core.backoff),
             timeout: DEFAULT_TIMEOUT,
             undo: None,
             work,
             running: None,
-            call: None,
-            registered: false,
             result: PhantomData,
         }
     }
@@ -153,23 +142,17 @@ where
 
     /// Gives it another name.
     pub fn name(mut self, name: impl Into<String>) -> Self {
-        self.name = name.into();
+        self.call.name = name.into();
         self
     }
 
     /// Distinguishes it from other calls of the same name, e.g. in a loop.
     pub fn key(mut self, key: impl ToString) -> Self {
-        self.key = Some(key.to_string());
+        self.call.key = Some(key.to_string());
         self
     }
 
-    /// When to retry: by default 20 attempts with growing delays.
-    pub fn retry(mut self, retry: Retry) -> Self {
-        self.retry = retry;
-        self
-    }
-
-    backoff_setting!(backoff);
+    retry_settings!("the transaction", retry);
 
     /// How long it may take, including the commit: by default 30 seconds. On SQLite, where nobody else can write meanwhile, the
     /// closure may take five seconds at most.
@@ -200,12 +183,8 @@ where
 }
 
 impl<T> Transaction<'_, T> {
-    fn ident(&self) -> Ident {
-        (self.name.as_str().into(), self.key.as_deref().map(Into::into))
-    }
-
     fn start(&mut self, id: usize) {
-        let (core, has_undo) = (Arc::clone(&self.core), self.undo.is_some());
+        let (core, has_undo) = (Arc::clone(&self.call.core), self.undo.is_some());
         let writer = Writer { core, call: id, has_undo, record: Arc::default() };
         let work = (self.work)(writer.clone());
         self.running = Some(Box::pin(transact(writer, work, self.timeout)));
@@ -215,8 +194,8 @@ impl<T> Transaction<'_, T> {
     fn ended(&mut self, id: usize, end: TransactionEnd) {
         match end {
             TransactionEnd::Committed(seq, payload) => {
-                let ident = self.ident();
-                let mut state = self.core.lock();
+                let ident = self.call.ident();
+                let mut state = self.call.core.lock();
                 state.calls.transacting = None;
                 state.end(id, seq, CallEnd::Done(payload));
                 if self.undo.is_some() {
@@ -224,18 +203,18 @@ impl<T> Transaction<'_, T> {
                 }
             }
             TransactionEnd::Failed(failure) => {
-                self.core.lock().calls.transacting = None;
-                self.core.fail_or_retry_with(id, failure, &self.retry, self.backoff.as_ref());
+                self.call.core.lock().calls.transacting = None;
+                self.call.core.fail_or_retry_call(id, failure, &self.retry);
             }
-            TransactionEnd::ClaimOver(result) => self.core.lock().code.claim_ended = Some(result),
+            TransactionEnd::ClaimOver(result) => self.call.core.lock().code.claim_ended = Some(result),
         }
     }
 
     /// Registers the undo of a transaction that has succeeded.
     fn register_undo(&mut self, seq: i32, payload: Payload) {
         if let Some(undo) = self.undo.take() {
-            let (ident, retry) = (self.ident(), (self.retry.clone(), self.backoff.clone()));
-            register_undo(&self.core, CallKind::Transaction, ident, retry, undo, (seq, payload));
+            let (ident, retry) = (self.call.ident(), self.retry.clone());
+            register_undo(&self.call.core, CallKind::Transaction, ident, retry, undo, (seq, payload));
         }
     }
 }
@@ -247,33 +226,22 @@ impl<T: DeserializeOwned> Future for Transaction<'_, T> {
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<T, Failure>> {
         let this = self.get_mut();
-        if !this.registered {
-            this.registered = true;
-            this.call = this.core.register(CallSpec {
-                call_kind: CallKind::Transaction,
-                name: &this.name,
-                key: this.key.as_deref(),
-                line: this.line,
-                start: Start::Body { within: None },
-                detached: false,
-            });
-        }
-        let Some(id) = this.call else { return Poll::Pending };
+        let Some(id) = this.call.register() else { return Poll::Pending };
         loop {
-            match this.core.poll_call(id, cx) {
+            match this.call.core.poll_call(id, cx) {
                 CallStatus::Ready(seq, ending) => {
-                    this.call = None;
+                    this.call.end();
                     if let CallEnd::Done(payload) = &ending {
                         this.register_undo(seq, payload.clone());
                     }
-                    return decode_result(&this.core, &this.name, this.line, ending);
+                    return decode_result(&this.call.core, &this.call.name, this.call.line, ending);
                 }
                 CallStatus::Go => this.start(id),
                 CallStatus::Running if this.running.is_some() => {
-                    let core = Arc::clone(&this.core);
+                    let core = Arc::clone(&this.call.core);
                     let running = this.running.as_mut().expect("checked above");
                     let limit = Some(this.timeout);
-                    let polled = core.poll_body(id, &this.name, limit, |cx| running.as_mut().poll(cx));
+                    let polled = core.poll_body(id, &this.call.name, limit, |cx| running.as_mut().poll(cx));
                     let Poll::Ready(end) = polled else { return Poll::Pending };
                     this.running = None;
                     this.ended(id, end);
@@ -286,19 +254,14 @@ impl<T: DeserializeOwned> Future for Transaction<'_, T> {
 
 impl<T> Drop for Transaction<'_, T> {
     fn drop(&mut self) {
-        if !self.registered {
-            self.core.note_unawaited(CallKind::Transaction, self.line);
-        }
         // The closure is dropped first: it may still use the call.
         self.running = None;
-        if let Some(id) = self.call.take() {
-            // The transaction has succeeded, although nobody awaits it.
-            if self.undo.is_some()
-                && let Some((seq, payload)) = self.core.success_of(id)
-            {
-                self.register_undo(seq, payload);
-            }
-            self.core.abandon_call(id);
+        // The transaction has succeeded, although nobody awaits it.
+        if let Some(id) = self.call.id()
+            && self.undo.is_some()
+            && let Some((seq, payload)) = self.call.core.success_of(id)
+        {
+            self.register_undo(seq, payload);
         }
     }
 }

@@ -18,7 +18,6 @@ use windlass_model::{
 use windlass_runtime::{Policy, StepResult};
 
 use super::{
-    backoff::decide_retry,
     driver::{Driver, MAX_POLL},
     journal::{CallEnd, Ident, RetryState},
     state::Undo,
@@ -149,8 +148,7 @@ impl Driver {
             Err(failure) => {
                 let (retry_counts, before) =
                     tried.map_or((Vec::new(), 0), |tried| (tried.retry_counts, tried.attempts));
-                let (backoff, random) = (undo.backoff.as_ref(), self.core.random());
-                match decide_retry(&failure, &undo.retry, backoff, &retry_counts, random) {
+                match undo.retry.decide(&failure, &retry_counts, self.core.random()) {
                     RetryDecision::Retry { after, retry_counts } => {
                         let tried =
                             RetryState { attempts: before + 1, retry_counts, next_at: now + after, failure };

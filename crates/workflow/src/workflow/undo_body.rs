@@ -3,10 +3,10 @@
 use std::{future::Future, sync::Arc};
 
 use serde::de::DeserializeOwned;
-use windlass_model::{Failure, Payload, Retry, failure::class, journal::CallKind};
+use windlass_model::{Failure, Payload, failure::class, journal::CallKind};
 
 use super::{
-    Boxed, backoff::Backoff, core::Core, journal::Ident, state::Undo, step_id::step_id, undo::UndoCx,
+    Boxed, call_retry::CallRetry, core::Core, journal::Ident, state::Undo, step_id::step_id, undo::UndoCx,
 };
 use crate::codec::Codecs;
 
@@ -47,12 +47,12 @@ pub(super) fn register_undo(
     core: &Core,
     call_kind: CallKind,
     ident: Ident,
-    (retry, backoff): (Retry, Option<Backoff>),
+    retry: CallRetry,
     mut undo: UndoBody,
     (seq, payload): (i32, Payload),
 ) {
     let codecs = Arc::clone(&core.services.codecs);
     let run = Box::new(move |cx| undo(cx, &payload, &codecs));
     let step_id = id_of(core, &ident);
-    core.lock().undos.push(Undo { seq, call_kind, ident, step_id, retry, backoff, run });
+    core.lock().undos.push(Undo { seq, call_kind, ident, step_id, retry, run });
 }

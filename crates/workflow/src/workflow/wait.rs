@@ -15,6 +15,7 @@ use windlass_model::{Failure, Retry, journal::CallKind};
 
 use super::{
     call::{AwaitedSignal, CallStatus, Moment, Start},
+    call_retry::CallRetry,
     core::Core,
     journal::CallEnd,
     made::{Made, MadeStart, Unawaited},
@@ -108,13 +109,13 @@ macro_rules! named {
     ($raw:ident) => {
         /// Sets the name. Each call of a workflow needs its own.
         pub fn name(mut self, name: impl Into<String>) -> Self {
-            self.$raw.name = name.into();
+            self.$raw.call.name = name.into();
             self
         }
 
         /// Distinguishes it from other calls of the same name, e.g. in a loop.
         pub fn key(mut self, key: impl ToString) -> Self {
-            self.$raw.key = Some(key.to_string());
+            self.$raw.call.key = Some(key.to_string());
             self
         }
     };
@@ -233,7 +234,7 @@ impl<'f> WaitUntil<'f> {
         });
         let mut raw = RawStep::new(core, CallKind::WaitUntil, name, line, body);
         (raw.on_done, raw.retry, raw.every) =
-            (complete_if_true, Retry::never(), Some(Duration::from_secs(60)));
+            (complete_if_true, CallRetry::never(), Some(Duration::from_secs(60)));
         WaitUntil { raw }
     }
 
@@ -247,13 +248,13 @@ impl<'f> WaitUntil<'f> {
 
     /// Fails with the class `timeout` if the condition does not hold by then.
     pub fn timeout(mut self, span: Duration) -> Self {
-        self.raw.within = Some(span);
+        self.raw.call.within = Some(span);
         self
     }
 
     /// What follows when a check fails: by default the wait fails.
     pub fn retry(mut self, retry: Retry) -> Self {
-        self.raw.retry = retry;
+        self.raw.retry.set_policy(retry);
         self
     }
 }
@@ -301,7 +302,7 @@ impl<'f, T: Serialize + DeserializeOwned> ContinueIf<'f, T> {
         });
         let mut raw = RawStep::new(core, CallKind::ContinueIf, name, line, body);
         let awaited = AwaitedSignal { name: name.to_owned(), can_read: can_read::<Option<P>> };
-        (raw.on_done, raw.retry, raw.signal) = (complete_if_true, Retry::never(), Some(awaited));
+        (raw.on_done, raw.retry, raw.signal) = (complete_if_true, CallRetry::never(), Some(awaited));
         ContinueIf { raw, result: PhantomData }
     }
 
@@ -309,7 +310,7 @@ impl<'f, T: Serialize + DeserializeOwned> ContinueIf<'f, T> {
 
     /// Fails with the class `timeout` if the condition does not hold by then.
     pub fn timeout(mut self, span: Duration) -> Self {
-        self.raw.within = Some(span);
+        self.raw.call.within = Some(span);
         self
     }
 }
@@ -323,7 +324,7 @@ impl<T: DeserializeOwned> Future for ContinueIf<'_, T> {
         let this = self.get_mut();
         let Poll::Ready((_, ending)) = Pin::new(&mut this.raw).poll(cx) else { return Poll::Pending };
         let opened: Poll<Result<(T,), Failure>> =
-            decode_result(&this.raw.core, &this.raw.name, this.raw.line, ending);
+            decode_result(&this.raw.call.core, &this.raw.call.name, this.raw.call.line, ending);
         opened.map(|result| result.map(|(result,)| result))
     }
 }

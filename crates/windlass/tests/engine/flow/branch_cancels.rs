@@ -145,7 +145,7 @@ async fn a_cancel_reaches_all_descendants(on: On) {
     let job = lab.submit(Tree { depth: 3 }).await;
     lab.run().await;
     assert_eq!(descendants(&lab, job.id()).await.len(), 3 + 9 + 27);
-    lab.cancel(job).await;
+    lab.cancel(job).await.accepted().expect("accepted");
     for parent in [vec![job.id()], descendants(&lab, job.id()).await.iter().map(|child| child.id).collect()] {
         for parent in parent {
             if !branches(&lab, parent).await.is_empty() {

@@ -87,7 +87,7 @@ fn scoped(how: &str, on: On) -> Scoped {
 async fn cancelled(lab: &Lab, job: Scoped) -> (windlass::testing::LabJob<Scoped>, Result<String, JobError>) {
     let job = lab.submit(job).await;
     lab.advance(hours(1)).await;
-    lab.cancel(job).await;
+    lab.cancel(job).await.accepted().expect("accepted");
     lab.run().await;
     (job, lab.result(job).await)
 }

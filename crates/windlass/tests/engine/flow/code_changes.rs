@@ -298,19 +298,23 @@ async fn a_check_finds_the_one_job_that_would_diverge(on: On) {
     let waiting = Filter { state: Some(State::Waiting), limit: 1_000, ..Filter::default() };
     until("all wait", async || first.inspect().jobs(&waiting).await.expect("jobs").jobs.len() == 1_000).await;
     first.stop().await;
-    let before = store.inspect().journal(jobs[613].id, None, 99).await.expect("a journal");
+    let before =
+        store.inspect().journal(jobs[613].id().expect("submitted"), None, 99).await.expect("a journal");
     let later =
         Engine::builder(url).store(store.clone()).workflow::<OddLater>().open().await.expect("opened");
     let checked = later.check().run(|_| true).await.expect("checked");
     assert_eq!(checked.jobs, 1_000);
     let broken: Vec<JobId> = checked.broken.iter().map(|broken| broken.job).collect();
-    assert_eq!(broken, [jobs[613].id]);
+    assert_eq!(broken, [jobs[613].id().expect("submitted")]);
     assert!(
         checked.broken[0].why.message.contains("is a sleep, and the code makes it a step"),
         "{checked:?}"
     );
     // A check changes nothing.
-    assert_eq!(store.inspect().journal(jobs[613].id, None, 99).await.expect("a journal"), before);
+    assert_eq!(
+        store.inspect().journal(jobs[613].id().expect("submitted"), None, 99).await.expect("a journal"),
+        before
+    );
     assert_eq!(store.inspect().jobs(&waiting).await.expect("jobs").jobs.len(), 1_000);
 }
 

@@ -132,7 +132,7 @@ async fn a_cancelled_parent_can_be_retried(on: On) {
     let job = lab.submit(Holds).await;
     lab.run().await;
     assert_eq!(lab.state(job).await, State::Waiting);
-    lab.cancel(job).await;
+    lab.cancel(job).await.accepted().expect("accepted");
     super::spawns::until_branch(&lab, job.id(), |branch| branch.counts.cancelled == 3).await;
     lab.engine().await.control("test").retry(job.id()).await.expect("retried").accepted().expect("retried");
     lab.run().await;

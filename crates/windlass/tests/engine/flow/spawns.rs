@@ -484,7 +484,7 @@ async fn a_cancelled_parent_cancels_its_children(on: On) {
     let lab = Lab::on(&store.url, |engine| engine.workflow::<Sleeper>().workflow::<Waits>()).await;
     let job = lab.submit(Waits).await;
     lab.run().await;
-    lab.cancel(job).await;
+    lab.cancel(job).await.accepted().expect("accepted");
     until_branch(&lab, job.id(), |branch| branch.counts.ends() == (0, 0, 7)).await;
     assert_eq!(lab.state(job).await, State::Cancelled);
 }

@@ -140,7 +140,7 @@ async fn a_job_that_is_cancelled_during_a_step_is_undone(on: On) {
     let (_store, lab) = lab(on).await;
     let job = lab.submit(Booking { ends: "slow".into() }).await;
     until("it is in its slow step", async || times(format!("{}/slow", job.id())) > 0).await;
-    lab.cancel(job).await;
+    lab.cancel(job).await.accepted().expect("accepted");
     lab.run().await;
     match lab.result(job).await {
         Err(JobError::Cancelled(failure)) => {
@@ -380,7 +380,7 @@ async fn a_renamed_step_is_named_as_not_undone_when_the_job_is_cancelled(on: On)
     let store = on.fresh().await;
     let lab = Lab::on(&store.url, |engine| engine.workflow::<Trip>()).await;
     let job = redeployed(&lab, "renamed").await;
-    lab.cancel(job).await;
+    lab.cancel(job).await.accepted().expect("accepted");
     lab.run().await;
     let id = job.id();
     match lab.result(job).await {
@@ -412,7 +412,7 @@ async fn a_step_behind_a_new_call_is_named_as_not_undone(on: On) {
     let store = on.fresh().await;
     let lab = Lab::on(&store.url, |engine| engine.workflow::<Trip>()).await;
     let job = redeployed(&lab, "before").await;
-    lab.cancel(job).await;
+    lab.cancel(job).await.accepted().expect("accepted");
     lab.run().await;
     match lab.result(job).await {
         Err(JobError::Cancelled(failure)) => names_step_not_undone(&lab, job, &failure.message).await,
@@ -431,7 +431,7 @@ async fn a_step_that_lost_its_undo_is_named_as_not_undone(on: On) {
     let store = on.fresh().await;
     let lab = Lab::on(&store.url, |engine| engine.workflow::<Trip>()).await;
     let job = redeployed(&lab, "undo removed").await;
-    lab.cancel(job).await;
+    lab.cancel(job).await.accepted().expect("accepted");
     lab.run().await;
     match lab.result(job).await {
         Err(JobError::Cancelled(failure)) => names_step_not_undone(&lab, job, &failure.message).await,

@@ -87,7 +87,7 @@ async fn a_panic_fails_only_its_own_job(url: &str) {
     let bad = engine.submit(Do(Act::Panic)).retry(Retry::never()).await.expect("submitted");
     let jobs: Vec<_> = engine.submit_all((0..50).map(|n| Do(Act::Return(n)))).await.expect("submitted");
     for job in jobs {
-        engine.result::<u64>(job.id).await.expect("the others are done");
+        engine.result::<u64>(job.id().expect("submitted")).await.expect("the others are done");
     }
     let error = bad.result().await.expect_err("failed");
     assert!(
@@ -156,9 +156,9 @@ async fn an_output_that_is_too_large_fails_only_its_own_job(url: &str) {
     let engine = Engine::builder(url).task::<Big>().open().await.expect("opened");
     let jobs = engine.submit_all([Big(10), Big(2 << 20), Big(20)]).await.expect("submitted");
     engine.start().await.expect("started");
-    assert_eq!(engine.result::<String>(jobs[0].id).await.expect("done").len(), 10);
-    assert_eq!(engine.result::<String>(jobs[2].id).await.expect("done").len(), 20);
-    let error = engine.result::<String>(jobs[1].id).await.expect_err("failed");
+    assert_eq!(engine.result::<String>(jobs[0].id().expect("submitted")).await.expect("done").len(), 10);
+    assert_eq!(engine.result::<String>(jobs[2].id().expect("submitted")).await.expect("done").len(), 20);
+    let error = engine.result::<String>(jobs[1].id().expect("submitted")).await.expect_err("failed");
     assert!(
         matches!(&error, JobError::Failed { reason: Reason::Refused, failure, .. } if failure.message.contains("WINDLASS_LIMIT_PAYLOAD")),
         "{error}"

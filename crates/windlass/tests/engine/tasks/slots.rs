@@ -66,7 +66,9 @@ async fn a_suspect_that_blocks_its_thread_does_not_delay_other_jobs(url: &str) {
     until("the suspect runs", async || engine.counts().started == 1).await;
     let others = engine.submit_all((0..20).map(|n| Do(Act::Return(n)))).await.expect("submitted");
     for job in others {
-        let done = tokio::time::timeout(Duration::from_secs(4), engine.result::<u64>(job.id)).await;
+        let done =
+            tokio::time::timeout(Duration::from_secs(4), engine.result::<u64>(job.id().expect("submitted")))
+                .await;
         done.expect("while the suspect still blocks").expect("done");
     }
     assert!(engine.result::<u64>(suspect).await.is_err(), "it was given up");

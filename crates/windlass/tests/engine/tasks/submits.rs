@@ -30,7 +30,7 @@ async fn keys_and_ids_make_submits_repeatable(url: &str) {
     let all =
         engine.submit_all((0..2_500).map(|n| Do(Act::Return(n % 100)))).key(|job| format!("{:?}", job.0));
     let all = all.await.expect("submitted");
-    assert_eq!((all.len(), all.iter().filter(|submitted| submitted.is_new).count()), (2_500, 100));
+    assert_eq!((all.len(), all.iter().filter(|submitted| submitted.is_new()).count()), (2_500, 100));
 }
 
 async fn jobs_run_by_priority_and_after_their_delay(url: &str) {

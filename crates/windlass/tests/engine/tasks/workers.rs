@@ -236,8 +236,12 @@ async fn a_worker_keeps_its_lease_while_every_thread_is_blocked(url: &str) {
     let engine = engine(url).config(config()).start().await.expect("started");
     let jobs = engine.submit_all((0..6).map(|_| Do(Act::Block(2_500)))).await.expect("submitted");
     for job in jobs {
-        engine.result::<u64>(job.id).await.expect("done");
-        assert_eq!(view(&engine, job.id).await.worker_deaths, 0, "the worker was not declared dead");
+        engine.result::<u64>(job.id().expect("submitted")).await.expect("done");
+        assert_eq!(
+            view(&engine, job.id().expect("submitted")).await.worker_deaths,
+            0,
+            "the worker was not declared dead"
+        );
     }
     engine.stop().await;
     over.send(()).expect("received");

@@ -116,7 +116,7 @@ async fn a_workflow_that_fails_undoes_its_transactions(on: On) {
 async fn a_cancelled_workflow_undoes_its_transactions(on: On) {
     let (_store, lab, job) = trip(on, "waits").await;
     assert_eq!(undone(&lab, job).await, [], "it waits");
-    lab.cancel(job).await;
+    lab.cancel(job).await.accepted().expect("accepted");
     lab.run().await;
     assert_eq!(lab.state(job).await, State::Cancelled);
     expect_undone(&lab, job).await;

@@ -1,8 +1,8 @@
-//! An order as a workflow: it is paid, shipped, and booked in a table of the shop. An order that cannot be shipped is not
-//! booked, and its payment is refunded.
+//! An undo and a transaction: an order is paid, shipped, and booked in a table of the shop. If it cannot be shipped, it is not
+//! booked, and its payment is undone.
 //!
-//! Run it with `cargo run -p windlass --example order`; it creates the file `order.db`. On PostgreSQL:
-//! `cargo run -p windlass --example order -- postgres://user@host/database`.
+//! Run it with `cargo run -p windlass --example undo`; it creates the file `undo.db`. On PostgreSQL:
+//! `cargo run -p windlass --example undo -- postgres://user@host/database`.
 
 use windlass::{
     prelude::*,
@@ -98,7 +98,7 @@ impl Table {
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let url = std::env::args().nth(1).unwrap_or_else(|| "sqlite://order.db".to_owned());
+    let url = std::env::args().nth(1).unwrap_or_else(|| "sqlite://undo.db".to_owned());
     let engine = Engine::builder(&url).workflow::<Order>().start().await?;
     let table = Table::open(&url).await?;
     let number = i64::try_from(table.rows().await?.len())? + 1;
