@@ -12,12 +12,14 @@
 
 mod assets;
 mod bars;
+mod branches;
 mod cache;
 mod calendar;
 mod charts;
 mod components;
 mod cookies;
 mod diagram;
+mod failures;
 mod find;
 mod form;
 mod format;
@@ -30,13 +32,17 @@ mod layers;
 pub(crate) mod live;
 mod numbers;
 mod operation;
+mod overview;
 pub(crate) mod page;
 mod parts;
 mod payload;
 mod preferences;
+mod queues;
 pub(crate) mod session;
+mod shared_views;
 mod timeline;
 mod trouble;
+mod waiting;
 
 use std::sync::Arc;
 
@@ -47,6 +53,7 @@ use self::{
     live::hub::Hub,
     numbers::Numbers,
     page::{Page, page},
+    shared_views::SharedViews,
 };
 use crate::{error::Error, logins::Logins, routes::Route, server::Shared};
 
@@ -58,6 +65,7 @@ pub(crate) struct Pages {
     numbers: Cache<(), Numbers>,
     counts: Cache<(), Vec<StateCount>>,
     situation: Cache<(), Situation>,
+    views: SharedViews,
     /// Makes the tokens of forms where nobody logs in. It is new at every start.
     pub(crate) key: String,
     pub(crate) logins: Logins,
@@ -77,6 +85,7 @@ impl Pages {
             numbers: Cache::new(numbers::KEPT),
             counts: Cache::new(numbers::KEPT),
             situation: Cache::new(numbers::KEPT),
+            views: SharedViews::new(numbers::KEPT),
             key: session::new_key(),
             logins: Logins::new(),
             build: format!("{} · {store}", env!("CARGO_PKG_VERSION")),
@@ -110,9 +119,14 @@ impl Pages {
 /// All pages.
 static PAGES: &[Page] = &[
     page!("/components", components::show),
+    page!("/", overview::show),
+    page!("/branches", branches::show),
+    page!("/failures", failures::show),
     page!("/jobs", jobs::show),
     page!("/jobs/{job}", job::show),
     page!("/operations/{id}", operation::show),
+    page!("/queues", queues::show),
+    page!("/waiting", waiting::show),
 ];
 
 /// All pages.

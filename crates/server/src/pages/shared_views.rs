@@ -1,0 +1,66 @@
+//! Views that several pages show, and that are the same for every reader: each is read at most once a second.
+
+use std::{sync::Arc, time::Duration};
+
+use windlass::{
+    operate::views::{Failures, OpenBranches, Queues, ThroughputRequest, ThroughputView},
+    store::{ThroughputBy, UnsuccessfulFilter},
+};
+
+use super::{cache::Cache, page::PageCall};
+use crate::error::Error;
+
+/// How many branches are listed.
+const BRANCHES: usize = 100;
+/// How many unsuccessful jobs are grouped.
+const FAILURES: usize = 5_000;
+/// Failures are grouped again at most so often: it reads thousands of rows.
+const FAILURES_KEPT: Duration = Duration::from_secs(5);
+
+/// Shared views.
+pub(crate) struct SharedViews {
+    queues: Cache<(), Queues>,
+    branches: Cache<(), OpenBranches>,
+    failures: Cache<(), Failures>,
+    hour: Cache<(), ThroughputView>,
+}
+
+impl SharedViews {
+    pub(super) fn new(keep: Duration) -> SharedViews {
+        SharedViews {
+            queues: Cache::new(keep),
+            branches: Cache::new(keep),
+            failures: Cache::new(FAILURES_KEPT),
+            hour: Cache::new(keep),
+        }
+    }
+}
+
+impl PageCall {
+    fn views(&self) -> &SharedViews {
+        &self.shared().pages.views
+    }
+
+    /// All queues, with how many jobs are in each.
+    pub(super) async fn queues(&self) -> Result<Arc<Queues>, Error> {
+        self.views().queues.get(&(), async || Ok(Queues::read(self.operator()).await?)).await
+    }
+
+    /// The newest branches that are not merged.
+    pub(super) async fn open_branches(&self) -> Result<Arc<OpenBranches>, Error> {
+        self.views().branches.get(&(), async || Ok(OpenBranches::read(self.operator(), BRANCHES).await?)).await
+    }
+
+    /// The newest unsuccessful jobs in groups.
+    pub(super) async fn failures(&self) -> Result<Arc<Failures>, Error> {
+        let read = async || Ok(Failures::read(self.operator(), &UnsuccessfulFilter::default(), FAILURES).await?);
+        self.views().failures.get(&(), read).await
+    }
+
+    /// What ended in the last hour, by minute.
+    pub(super) async fn last_hour(&self) -> Result<Arc<ThroughputView>, Error> {
+        let since = Duration::from_secs(3_600);
+        let request = ThroughputRequest { queues: Vec::new(), kinds: Vec::new(), since, by: ThroughputBy::Minute };
+        self.views().hour.get(&(), async || Ok(ThroughputView::read(self.operator(), &request).await?)).await
+    }
+}
