@@ -1,7 +1,5 @@
 //! The order of a café: a workflow with steps and undos, an approval, a child, and a sleep until the day of delivery.
 
-use std::time::Duration;
-
 use serde::{Deserialize, Serialize};
 use windlass::{
     Failure, Flow, Retry, Workflow,
@@ -35,8 +33,8 @@ pub(super) struct WholesaleOrder {
     pub(super) number: u32,
     pub(super) customer: String,
     pub(super) loaves: u32,
-    /// How long until the day of delivery.
-    deliver_in: Duration,
+    /// The seconds until the day of delivery.
+    deliver_in: u64,
 }
 
 /// The approval of a large order.
@@ -51,9 +49,9 @@ impl WholesaleOrder {
         let customer = CAFES[number as usize % CAFES.len()].to_owned();
         let loaves = if number % 5 == 2 { NEEDS_APPROVAL + number % 400 } else { 20 + number * 7 % 200 };
         let deliver_in = match number % 12 {
-            4 => days(3),
-            8 => hours(9),
-            _ => seconds(20 + u64::from(number % 9) * 15),
+            4 => days(3).as_secs(),
+            8 => hours(9).as_secs(),
+            _ => 20 + u64::from(number % 9) * 15,
         };
         WholesaleOrder { number, customer, loaves, deliver_in }
     }
@@ -119,7 +117,7 @@ impl Workflow for WholesaleOrder {
         let baked = flow.child("bake", BakeBatch { order: number, loaves }).await?;
         flow.child("label", PrintLabel { recipe: number % 12, pieces: baked }).detach();
         flow.context().set("waits_for", "the day of delivery")?;
-        flow.sleep(self.deliver_in).name("until_delivery").await;
+        flow.sleep(seconds(self.deliver_in)).name("until_delivery").await;
         flow.step("deliver", || async move {
             work(300..=1_500).await;
             Ok(())
@@ -142,7 +140,7 @@ mod tests {
             let has = |wanted: fn(&WholesaleOrder) -> bool| orders.iter().any(wanted);
             assert!(has(WholesaleOrder::needs_approval) && has(WholesaleOrder::fails));
             assert!(has(|order| order.fails() && !order.needs_approval()), "it fails without anybody's help");
-            assert!(has(|order| order.deliver_in == days(3)) && has(|order| order.deliver_in < seconds(60)));
+            assert!(has(|order| order.deliver_in == days(3).as_secs()) && has(|order| order.deliver_in < 60));
         }
         assert_eq!(WholesaleOrder::number(&WholesaleOrder::key(17)), Some(17));
     }
