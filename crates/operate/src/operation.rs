@@ -90,10 +90,15 @@ impl RecordedBulk {
 
     /// Runs it until it is done or somebody stops it. The record says how it ended, also if that is an error.
     pub async fn run(self) -> Result<BulkProgress, Error> {
+        self.run_while(|| true).await
+    }
+
+    /// The same; if `go_on` returns `false`, because the server stops, it ends as interrupted.
+    pub async fn run_while(self, go_on: impl Fn() -> bool + Send) -> Result<BulkProgress, Error> {
         let RecordedBulk { id, bulk, progress } = self;
         let recorder = Recorder::new(bulk.operator().clone(), id, progress);
         let seen = Arc::clone(&recorder.shared);
-        let run = bulk.run(move |progress| seen.show(|shown| show_bulk(shown, progress)));
+        let run = bulk.run(move |progress| seen.show(|shown| show_bulk(shown, progress)) && go_on());
         recorder.record(run, |ended| ended.interrupted).await
     }
 }
@@ -113,10 +118,15 @@ impl RecordedRedrive {
 
     /// Runs it until it is done or somebody stops it. The record says how it ended, also if that is an error.
     pub async fn run(self) -> Result<RedriveProgress, Error> {
+        self.run_while(|| true).await
+    }
+
+    /// The same; if `go_on` returns `false`, because the server stops, it ends as interrupted.
+    pub async fn run_while(self, go_on: impl Fn() -> bool + Send) -> Result<RedriveProgress, Error> {
         let RecordedRedrive { id, redrive } = self;
         let recorder = Recorder::new(redrive.operator().clone(), id, OperationProgress::default());
         let seen = Arc::clone(&recorder.shared);
-        let run = redrive.run(move |progress| seen.show(|shown| show_redrive(shown, progress)));
+        let run = redrive.run(move |progress| seen.show(|shown| show_redrive(shown, progress)) && go_on());
         recorder.record(run, |ended| ended.interrupted).await
     }
 }
@@ -175,15 +185,16 @@ impl Recorder {
     async fn record<P>(
         &self,
         run: impl Future<Output = Result<P, Error>>,
-        was_stopped: impl FnOnce(&P) -> bool,
+        was_interrupted: impl FnOnce(&P) -> bool,
     ) -> Result<P, Error> {
         let ended = match select(pin!(run), pin!(self.record_progress())).await {
             Either::Left((ended, _)) => ended,
             Either::Right((never, _)) => match never {},
         };
         let end = match &ended {
-            Ok(progress) if was_stopped(progress) => OperationEnd::Stopped,
-            Ok(_) => OperationEnd::Done,
+            Ok(progress) if !was_interrupted(progress) => OperationEnd::Done,
+            Ok(_) if self.shared.stop.load(Ordering::Relaxed) => OperationEnd::Stopped,
+            Ok(_) => OperationEnd::Interrupted,
             Err(error) => OperationEnd::Failed(error.to_string()),
         };
         let mut progress = self.shared.progress();
