@@ -1,4 +1,4 @@
-//! Commands by way of a server: the same words and the same output as on the store, and clear errors where there is no answer.
+//! Commands through a server: the same flags and the same output as on the store, and clear errors where there is no answer.
 
 mod common;
 
@@ -58,7 +58,7 @@ impl Pair {
         command
     }
 
-    /// By way of the server. What names the store, or the server, is the same text.
+    /// Through the server. What names the store, or the server, is the same text.
     fn remote(&self, args: &[&str]) -> Finished {
         let mut finished = self.sandbox.finish(self.remote_command(args));
         for text in [&mut finished.stdout, &mut finished.stderr] {
@@ -531,7 +531,7 @@ fn what_is_done_is_the_same() {
     ];
     for command in commands {
         let mut here = local.command(command);
-        // The author of what is done by way of a server without a login.
+        // The author of what is done through a server without a login.
         here.env("USER", "loopback");
         let here = anonymous(&local.finish(here), &mut local_ids);
         let there = anonymous(&remote.remote(command), &mut remote_ids);

@@ -290,19 +290,19 @@ impl From<store::Error> for Error {
             store::Error::Dead => Error::new(
                 ErrorKind::WorkerDead,
                 "this worker was declared dead because it did not renew in time, or has retired",
-                "drop what it holds, and register anew",
+                "drop what it holds, and register again",
             ),
             other => Error::internal(&other),
         }
     }
 }
 
-/// Makes an error of an outcome that is none: a refusal is a conflict, and an unknown subject is not found.
+/// Turns an outcome into an error if nothing was done: a refusal into a conflict, an unknown subject into not found.
 pub(crate) fn accepted(outcome: ControlOutcome, subject: &str) -> Result<ControlOutcome, Error> {
     match outcome {
         ControlOutcome::Refused(why) => Err(Error::of_text(ErrorKind::Conflict, &why)),
         ControlOutcome::Unknown => {
-            Err(Error::new(ErrorKind::NotFound, format!("there is no {subject}"), "list what there is"))
+            Err(Error::new(ErrorKind::NotFound, format!("there is no {subject}"), "list those that exist"))
         }
         outcome => Ok(outcome),
     }

@@ -37,7 +37,7 @@ pub fn document() -> Value {
                         "code": { "type": "string", "enum": codes, "description": "What kind of error it is" },
                         "message": { "type": "string", "description": "What is wrong, and why" },
                         "hint": { "type": "string", "description": "What to do next" },
-                        "subject": { "type": "string", "enum": ["job", "path"], "description": "What is not found, where that is not plain" },
+                        "subject": { "type": "string", "enum": ["job", "path"], "description": "What was not found: the job, or the path itself" },
                     },
                 },
             },

@@ -310,7 +310,7 @@ async fn run(
         Error::new(
             ErrorKind::Timeout,
             message,
-            "ask for less, or look at what it has done before you repeat it",
+            "request less; before you repeat it, check what it has done",
         )
     };
     let (mut parts, body) = request.into_parts();

@@ -1,6 +1,6 @@
 //! What commands ask of a store or of a server: one method for each thing, with the same answers.
 //!
-//! [`Store`] answers from an engine of this process, by way of `windlass::operate`; [`Server`] sends requests to the HTTP API of
+//! [`Store`] answers from an engine of this process, through `windlass::operate`; [`Server`] sends requests to the HTTP API of
 //! `windlass serve`, which answers with the same values as JSON. Both make the errors that people read, with the same texts. A command that
 //! needs something new gets a line in [`Client`] and a method in both.
 

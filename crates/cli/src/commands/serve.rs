@@ -22,7 +22,7 @@ pub(crate) struct Args {
     /// The address to listen on [env: WINDLASS_LISTEN] [default: 127.0.0.1:7077]
     #[arg(long, value_name = "HOST:PORT")]
     listen: Option<String>,
-    /// Run no jobs: they run in workers on other hosts. Timers, schedules and lost workers are still taken care of
+    /// Run no jobs; workers on other hosts do. The server still fires timers and schedules, and returns the jobs of lost workers
     #[arg(long, conflicts_with = "queue")]
     no_work: bool,
     #[command(flatten)]

@@ -40,7 +40,7 @@ async fn events(call: Call) -> Answer {
     };
     let (queues, names) = (list(queue), list(job).unwrap_or_default());
     if names.len() > MAX_JOBS {
-        let message = format!("{} jobs are named, and the most are {MAX_JOBS}", names.len());
+        let message = format!("the request names {} jobs; at most {MAX_JOBS} are allowed", names.len());
         return Err(Error::invalid(message, "open several streams"));
     }
     let scope = &call.principal.scope;

@@ -182,7 +182,7 @@ async fn submit(call: Call) -> Answer {
 async fn submit_many(call: Call) -> Answer {
     let BatchInput { jobs } = call.body()?;
     if jobs.len() > MAX_JOBS {
-        let message = format!("the request has {} jobs, and the most are {MAX_JOBS}", jobs.len());
+        let message = format!("the request has {} jobs; at most {MAX_JOBS} are allowed", jobs.len());
         return Err(Error::invalid(message, "send several requests"));
     }
     let call = &call;

@@ -57,7 +57,7 @@ input! {
         kinds: Option<Vec<String>>,
         /// Only to jobs in these queues [default: all].
         queues: Option<Vec<String>>,
-        /// For how long it works [default: until it is revoked].
+        /// After which time it expires [default: never].
         expires_in: Option<Span>,
         /// The reason, for the audit log.
         note: Option<String>,

@@ -121,7 +121,7 @@ pub(super) async fn settled(
     }
     let mut settled = Vec::with_capacity(named.len());
     for number in named {
-        // Its jobs may have been committed by way of another server.
+        // Its jobs may have been committed through another server.
         let is_over = call.workers().claims.is_over(worker, number)
             || call.store().claimed_jobs(worker, number).await?.is_empty();
         if is_over {

@@ -133,7 +133,7 @@ fn check_count(what: &str, count: usize, most: usize) -> Result<(), Error> {
         return Ok(());
     }
     Err(Error::invalid(
-        format!("the request has {count} {what}, and the most are {most}"),
+        format!("the request has {count} {what}; at most {most} are allowed"),
         "send several requests",
     ))
 }
