@@ -4,7 +4,7 @@ use std::{future::Future, pin::Pin};
 
 use windlass_model::Time;
 
-use crate::{Backend, Control, Diagnose, Error, Execution, Inspect, Maintenance, Tokens};
+use crate::{Alerts, Backend, Control, Diagnose, Error, Execution, Inspect, Maintenance, Tokens};
 
 /// The future of a call to the store.
 pub type Fut<'a, T> = Pin<Box<dyn Future<Output = Result<T, Error>> + Send + 'a>>;
@@ -23,12 +23,13 @@ pub type Now = Option<Time>;
 /// | [`Control`] | people who act: cancel, pause, retry, fork, change rules |
 /// | [`Diagnose`] | the doctor: health of the database, work that does not progress |
 /// | [`Tokens`] | the server and `windlass tokens`: who may send requests |
+/// | [`Alerts`] | the server and `windlass alerts`: what rules find wrong |
 /// | [`Backend`] | whoever opens the store: connections, limits, properties of the database |
 ///
 /// `Arc<dyn Store>` is what programs pass around; a function that needs one part only takes `&dyn Inspect` and so on, which
 /// a `&dyn Store` coerces to. Every type that implements all parts is a `Store`; see [`crate::Wrapper`] for a store
 /// that changes a few verbs of another.
-pub trait Store: Execution + Maintenance + Inspect + Control + Diagnose + Tokens + Backend {
+pub trait Store: Execution + Maintenance + Inspect + Control + Diagnose + Tokens + Alerts + Backend {
     /// The part for people who read.
     fn inspect(&self) -> &dyn Inspect;
 
@@ -39,7 +40,7 @@ pub trait Store: Execution + Maintenance + Inspect + Control + Diagnose + Tokens
     fn diagnose(&self) -> &dyn Diagnose;
 }
 
-impl<T: Execution + Maintenance + Inspect + Control + Diagnose + Tokens + Backend> Store for T {
+impl<T: Execution + Maintenance + Inspect + Control + Diagnose + Tokens + Alerts + Backend> Store for T {
     fn inspect(&self) -> &dyn Inspect {
         self
     }

@@ -8,11 +8,11 @@ use windlass_model::{
 };
 
 use crate::{
-    Actor, AdminAction, Attempt, AuditEntry, AuditFilter, Backend, Backlog, Branch, BranchChild,
+    Actor, AdminAction, Alert, AlertChange, AlertMute, Alerts, Attempt, AuditEntry, AuditFilter, Backend, Backlog, Branch, BranchChild,
     BranchChildFilter, BranchHealth, BranchTimes, CancelRequest, ChildEnd, ChildGroup, ClaimBatch,
     ClaimOnSubmit, ClaimRequest, Control, ControlOutcome, Database, Diagnose, Execution, Filter, Firing,
     Fork, Fut, Holds, Inspect, Job, JobAction, JobEnd, JobPage, LimitView, Maintenance, MatchCount, Miscount,
-    Miss, NewToken, NewWorker, Now, OldestReady, PollReport, Prune, Pruned, QueueView, ReapReport,
+    Miss, NewAlertMute, NewToken, NewWorker, Now, OldestReady, PollReport, Prune, Pruned, QueueView, ReapReport,
     ReapRequest, Registrant, RenewRequest, Renewal, Replay, RollUpReport, RollUpRequest, ScheduleView,
     SchemaState, SerialView, SignalOutcome, SignalWaitFilter, SignalWaits, SourceRow, StageUpdate,
     StateCount, Store, StoredToken, Summary, TableSource, Throughput, ThroughputFilter, TimerReport, Token,
@@ -133,6 +133,17 @@ wrapper! {
         token(id: &'a str) -> Fut<'a, Option<StoredToken>>;
         tokens() -> Fut<'a, Vec<Token>>;
         registrant(worker: WorkerId) -> Fut<'a, Registrant>;
+    }
+    Alerts {
+        write_alerts(now: Now, changes: &'a [AlertChange]) -> Fut<'a, Vec<bool>>;
+        open_alerts(limit: usize) -> Fut<'a, Vec<Alert>>;
+        resolved_alerts(limit: usize) -> Fut<'a, Vec<Alert>>;
+        test_alert(now: Now, rule: &'a str, message: &'a NewJob, actor: &'a Actor) -> Fut<'a, ControlOutcome>;
+        mute_alerts(now: Now, mute: &'a NewAlertMute, actor: &'a Actor) -> Fut<'a, ControlOutcome>;
+        unmute_alerts(now: Now, rule: &'a str, subject: Option<&'a str>, actor: &'a Actor) -> Fut<'a, ControlOutcome>;
+        alert_mutes(now: Now) -> Fut<'a, Vec<AlertMute>>;
+        prune_alerts(before: Time, limit: usize) -> Fut<'a, usize>;
+        latest_misses() -> Fut<'a, Vec<(String, Miss)>>;
     }
     Backend {
         sibling() -> Fut<'a, Arc<dyn Store>>;

@@ -2,11 +2,11 @@
 
 use std::{sync::atomic::Ordering, time::Duration};
 
-use windlass_model::{JobId, Rev, Time, WorkerId};
+use windlass_model::{JobId, NewJob, Rev, Time, WorkerId};
 use windlass_store::{
-    Actor, AdminAction, Attempt, AuditEntry, AuditFilter, Backlog, BranchHealth, BranchTimes, ChildGroup,
+    Actor, AdminAction, Alert, AlertChange, AlertMute, Alerts, Attempt, AuditEntry, AuditFilter, Backlog, BranchHealth, BranchTimes, ChildGroup,
     Control, ControlOutcome, Database, Diagnose, Error, Filter, Firing, Fork, Fut, Holds, Inspect, Job,
-    JobAction, JobPage, LimitView, MatchCount, Miscount, Miss, NewToken, Now, OldestReady, QueueView,
+    JobAction, JobPage, LimitView, MatchCount, Miscount, Miss, NewAlertMute, NewToken, Now, OldestReady, QueueView,
     Registrant, ScheduleView, SchemaState, SerialView, SignalWaitFilter, SignalWaits, StageUpdate,
     StateCount, StoredToken, Summary, Throughput, ThroughputFilter, Token, Tokens, Transition,
     TransitionCount, WorkerView,
@@ -80,6 +80,17 @@ unavailable! {
         token(id: &'a str) -> Option<StoredToken>, "tokens";
         tokens() -> Vec<Token>, "tokens";
         registrant(worker: WorkerId) -> Registrant, "tokens";
+    }
+    Alerts {
+        write_alerts(now: Now, changes: &'a [AlertChange]) -> Vec<bool>, "alerts";
+        open_alerts(limit: usize) -> Vec<Alert>, "alerts";
+        resolved_alerts(limit: usize) -> Vec<Alert>, "alerts";
+        test_alert(now: Now, rule: &'a str, message: &'a NewJob, actor: &'a Actor) -> ControlOutcome, "alerts";
+        mute_alerts(now: Now, mute: &'a NewAlertMute, actor: &'a Actor) -> ControlOutcome, "alerts";
+        unmute_alerts(now: Now, rule: &'a str, subject: Option<&'a str>, actor: &'a Actor) -> ControlOutcome, "alerts";
+        alert_mutes(now: Now) -> Vec<AlertMute>, "alerts";
+        prune_alerts(before: Time, limit: usize) -> usize, "alerts";
+        latest_misses() -> Vec<(String, Miss)>, "what schedules missed";
     }
 }
 

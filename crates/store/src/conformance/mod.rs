@@ -57,6 +57,7 @@ pub mod state_table;
 pub mod submit;
 pub mod timers;
 pub mod tokens;
+pub mod alerts;
 pub mod transactions;
 pub mod undecodable;
 pub mod unique;
@@ -600,6 +601,20 @@ macro_rules! conformance {
                 tokens_with_bad_names_are_refused
                 a_worker_belongs_to_the_token_that_registered_it
             }
+            alerts {
+                an_alert_is_kept_as_it_is_written
+                a_change_follows_the_number_that_it_knows
+                a_message_is_a_job_of_a_reserved_kind_that_workers_claim
+                a_message_with_a_known_key_is_submitted_once
+                a_resolved_alert_is_kept_and_replaced_when_it_comes_back
+                an_alert_stays_open_until_a_message_says_that_it_is_resolved
+                of_many_writers_one_records_a_change
+                mutes_are_kept_until_they_end
+                a_test_message_is_a_job_and_in_the_audit_log
+                old_alerts_and_mutes_are_pruned
+                alerts_with_bad_names_are_refused
+                the_latest_ticks_that_schedules_missed_are_read_at_once
+            }
             races {
                 eight_claimers_claim_each_job_once
                 eight_submitters_create_one_job_per_key
@@ -689,6 +704,7 @@ mod tests {
             include_str!("rollups.rs"),
             include_str!("timers.rs"),
             include_str!("tokens.rs"),
+            include_str!("alerts.rs"),
             include_str!("gate.rs"),
             include_str!("diagnose.rs"),
             include_str!("inspect.rs"),

@@ -43,6 +43,9 @@ pub(super) struct Inner {
     pub(super) pending_cancels: BTreeMap<JobId, PendingCancel>,
     pub(super) audit: Vec<AuditEntry>,
     pub(super) tokens: Vec<crate::StoredToken>,
+    /// Alerts, and mutes of them, by rule and subject.
+    pub(super) alerts: BTreeMap<(String, String), crate::Alert>,
+    pub(super) alert_mutes: BTreeMap<(String, Option<String>), crate::AlertMute>,
     pub(super) schedules: BTreeMap<String, StoredSchedule>,
     pub(super) branches: BTreeMap<(JobId, BranchNo), StoredBranch>,
     pub(super) rollups: Rollups,
@@ -172,6 +175,8 @@ pub(super) struct Worker {
     pub(super) serves: Vec<Serves>,
     pub(super) progress: Vec<ProgressReport>,
     pub(super) token: Option<String>,
+    /// When it was declared dead.
+    pub(super) lost_at: Option<Time>,
 }
 
 impl Row {

@@ -165,6 +165,7 @@ create table timers (
 create table workers (
     id            int8 primary key,
     lease_until   int8 not null,
+    lost_at       int8,                 -- when it was declared dead; null for one that lives or has retired
     status        int2 not null default 0,   -- 0 alive, 1 dead with claims to return, 2 gone
     name          text not null,
     liveness_file text,                 -- the lock file that its process holds while it lives
@@ -534,6 +535,39 @@ create table tokens (
     expires_at    int8,
     revoked_at    int8,
     last_used_at  int8                  -- written at most once a minute
+);
+
+-- What rules of servers find wrong: a row per rule and subject. Few rows.
+create table alerts (
+    since         int8 not null,
+    fired_at      int8,
+    clear_since   int8,
+    resolved_at   int8,
+    updated_at    int8 not null,
+    rev           int8 not null,        -- raised by every change, which names the one that it follows
+    severity      int2 not null,        -- by number, as state
+    state         int2 not null,
+    posted        bool not null,        -- whether the last message says that it fires
+    is_open       bool not null,        -- whether rules must consider it: it is not resolved, or a message has to say so
+    rule          text not null,
+    subject       text not null,
+    value         text not null,
+    text          text not null,
+    target        text not null,        -- JSON
+    primary key (rule, subject)
+);
+create index alerts_open on alerts (rule collate "C", subject collate "C") where is_open;
+create index alerts_closed on alerts (updated_at) where not is_open;
+
+-- Rules, and subjects of rules, about which no messages are posted. Few rows.
+create table alert_mutes (
+    until_at      int8,                 -- null if it does not end by itself
+    muted_at      int8 not null,
+    rule          text not null,
+    subject       text not null,        -- empty for all of the rule
+    author        text not null,
+    note          text,
+    primary key (rule, subject)
 );
 
 -- What transactions have ended since the last roll-up: a row per transaction, lane, minute and branch, only ever added and deleted. Without

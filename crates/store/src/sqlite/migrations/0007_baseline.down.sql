@@ -4,6 +4,8 @@ drop table windlass_wait_batches;
 drop table windlass_branch_times;
 drop table windlass_ended_sums;
 drop table windlass_ended_batches;
+drop table windlass_alert_mutes;
+drop table windlass_alerts;
 drop table windlass_tokens;
 drop table windlass_branches;
 drop table windlass_context;

@@ -162,7 +162,8 @@ create table windlass_workers (
     liveness_file text,                 -- the lock file that its process holds while it lives
     serves        text not null default '[]',  -- JSON: which queues, with how many slots and which kinds
     progress      text,                 -- JSON: what its attempts last reported; written by renew
-    token         text                  -- the token with which a server registered it; null for a process with access to this file
+    token         text,                 -- the token with which a server registered it; null for a process with access to this file
+    lost_at       integer               -- when it was declared dead; null for one that lives or has retired
 );
 
 -- One row per claim: the jobs it took, 20 bytes each (id, then epoch big-endian).
@@ -429,6 +430,39 @@ create table windlass_tokens (
     expires_at    integer,
     revoked_at    integer,
     last_used_at  integer               -- written at most once a minute
+) without rowid;
+
+-- What rules of servers find wrong: a row per rule and subject. Few rows.
+create table windlass_alerts (
+    rule          text not null,
+    subject       text not null,
+    severity      integer not null,     -- by number, as state
+    state         integer not null,
+    value         text not null,
+    text          text not null,
+    target        text not null,        -- JSON
+    since         integer not null,
+    fired_at      integer,
+    clear_since   integer,
+    resolved_at   integer,
+    updated_at    integer not null,
+    posted        integer not null,     -- whether the last message says that it fires
+    is_open       integer not null,     -- whether rules must consider it: it is not resolved, or a message has to say so
+    rev           integer not null,     -- raised by every change, which names the one that it follows
+    primary key (rule, subject)
+) without rowid;
+create index windlass_alerts_open on windlass_alerts (rule, subject) where is_open = 1;
+create index windlass_alerts_closed on windlass_alerts (updated_at) where is_open = 0;
+
+-- Rules, and subjects of rules, about which no messages are posted. Few rows.
+create table windlass_alert_mutes (
+    rule          text not null,
+    subject       text not null,        -- empty for all of the rule
+    until_at      integer,              -- null if it does not end by itself
+    muted_at      integer not null,
+    author        text not null,
+    note          text,
+    primary key (rule, subject)
 ) without rowid;
 
 -- What transactions have ended since the last roll-up: a row per transaction, lane, minute and branch, only ever added and deleted.
