@@ -34,6 +34,7 @@ fn list_command(what: &str) -> &'static str {
         "schedule" => "schedules",
         "serial key" => "serial",
         "token" => "tokens list",
+        "alert rule" => "alerts rules",
         _ => "queues",
     }
 }

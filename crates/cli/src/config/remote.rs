@@ -42,7 +42,7 @@ impl RemoteSettings {
                 bail!("the token is given both by WINDLASS_TOKEN and by the file {}; use one", path.display())
             }
             (Some(token), None) => token.clone(),
-            (None, Some(path)) => read_secret(path)?,
+            (None, Some(path)) => read_secret("token", path)?,
             (None, None) => return Ok(None),
         };
         let token = text.trim();
@@ -72,15 +72,15 @@ impl RemoteSettings {
     }
 }
 
-/// Reads a file that nobody else may read.
-fn read_secret(path: &std::path::Path) -> anyhow::Result<String> {
-    let cannot = || format!("the token file {} cannot be read", path.display());
+/// Reads a file that nobody else may read; `what` says what is in it.
+pub(super) fn read_secret(what: &str, path: &std::path::Path) -> anyhow::Result<String> {
+    let cannot = || format!("the {what} file {} cannot be read", path.display());
     let mut file = File::open(path).with_context(cannot)?;
     // Of the file that is open, so that it cannot be exchanged in between.
     let mode = file.metadata().with_context(cannot)?.permissions().mode() & 0o777;
     if mode & 0o077 != 0 {
         return Err(anyhow!(
-            "the token file {0} may be read by others (its mode is {mode:04o}); make it yours alone: `chmod 600 {0}`",
+            "the {what} file {0} may be read by others (its mode is {mode:04o}); make it yours alone: `chmod 600 {0}`",
             path.display()
         ));
     }

@@ -1,5 +1,7 @@
 //! Alerts as people see them, and what people do with them.
 
+use std::time::Duration;
+
 use serde::{Deserialize, Serialize};
 use windlass_model::Time;
 use windlass_store::{Alert, AlertMute, AlertState, ControlOutcome, NewAlertMute, Severity};
@@ -74,16 +76,32 @@ fn order(alert: &Alert) -> (u8, Severity, std::cmp::Reverse<Time>) {
     (state, severity, std::cmp::Reverse(at.unwrap_or(alert.updated_at)))
 }
 
+/// Among how many alerts a rule is looked for that is not in the settings.
+const KNOWN: usize = 1_000;
+
 impl Control {
-    /// Keeps messages about a rule, or one subject of it, from being posted, until a time or until it is unmuted.
+    /// Keeps messages about a rule, or one subject of it, from being posted, for a while or until it is unmuted. `rules` are those that the
+    /// caller knows; [`ControlOutcome::Unknown`] if the rule is none of them and the store has no alert of it.
     pub async fn mute_alerts(
         &self,
+        rules: &[Rule],
         rule: &str,
         subject: Option<&str>,
-        until: Option<Time>,
+        span: Option<Duration>,
     ) -> Result<ControlOutcome, Error> {
+        let operator = self.operator();
+        if rules.iter().all(|known| known.name != rule) {
+            let view = AlertsView::read(operator, KNOWN, false).await?;
+            if view.alerts.iter().all(|row| row.alert.rule != rule) {
+                return Ok(ControlOutcome::Unknown);
+            }
+        }
+        let until = match span {
+            Some(span) => Some(operator.inspect().clock().await? + span),
+            None => None,
+        };
         let mute = NewAlertMute { rule: rule.into(), subject: subject.map(str::to_owned), until };
-        Ok(self.operator().store().mute_alerts(None, &mute, self.actor()).await?)
+        Ok(operator.store().mute_alerts(None, &mute, self.actor()).await?)
     }
 
     /// Ends such a mute. A message that was due meanwhile is posted if it is still true.
@@ -110,7 +128,7 @@ impl Control {
 
 impl Operator {
     /// Deletes alerts that were resolved, and mutes that ended, longer ago than `age`. Returns how many.
-    pub async fn prune_alerts(&self, age: std::time::Duration) -> Result<usize, Error> {
+    pub async fn prune_alerts(&self, age: Duration) -> Result<usize, Error> {
         const BATCH: usize = 1_000;
         let before = self.inspect().clock().await? - age;
         Ok(self.store().prune_alerts(before, BATCH).await?)

@@ -2,6 +2,7 @@
 
 mod actions;
 mod admin;
+mod alerts;
 mod bulk;
 mod diagrams;
 mod events;
@@ -163,6 +164,7 @@ pub(crate) fn routes() -> Vec<Route> {
         throughput::routes(),
         rules::routes(),
         schedules::routes(),
+        alerts::routes(),
         admin::routes(),
         tokens::routes(),
         events::routes(),
