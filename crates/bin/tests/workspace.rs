@@ -22,7 +22,7 @@ const CRATES: &[(&str, &[&str])] = &[
     ("workflow", &["model", "env", "store", "runtime"]),
     ("operate", &["model", "env", "store", "workflow"]),
     ("windlass", &["model", "env", "store", "remote", "runtime", "workflow", "operate"]),
-    ("server", &["windlass", "remote"]),
+    ("server", &["windlass", "http", "remote"]),
     ("cli", &["windlass", "http", "server"]),
     ("bench", &["windlass", "server", "testpg"]),
     ("bin", &["windlass", "cli", "bench"]),

@@ -35,6 +35,7 @@ fn list_command(what: &str) -> &'static str {
         "serial key" => "serial",
         "token" => "tokens list",
         "user" => "users list",
+        "alert rule" => "alerts rules",
         _ => "queues",
     }
 }

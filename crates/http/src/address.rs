@@ -66,6 +66,23 @@ impl Address {
     }
 }
 
+/// Splits an address of anything on the web into that of its server, for [`crate::Client::new`], and its path with its query. No error
+/// contains the path, which may be a secret.
+pub fn split_url(url: &str) -> Result<(String, String), Error> {
+    let url = url.trim();
+    let begin = url.find("://").map_or(0, |at| at + 3);
+    let end = url[begin..].find(['/', '?', '#']).map_or(url.len(), |at| begin + at);
+    let (server, rest) = url.split_at(end);
+    Address::parse(server, true)?;
+    let path = if rest.starts_with('/') { rest.to_owned() } else { format!("/{rest}") };
+    match path.parse::<Uri>() {
+        Ok(_) => Ok((server.to_owned(), path)),
+        Err(error) => Err(Error::Address(format!(
+            "the path of the address at {server} cannot be used ({error}); encode it"
+        ))),
+    }
+}
+
 /// Whether a host is this machine, whatever names resolve to.
 fn is_loopback(host: &str) -> bool {
     host.eq_ignore_ascii_case("localhost")
@@ -119,6 +136,31 @@ mod tests {
     fn a_password_is_refused_and_not_repeated() {
         let error = parse("https://ada:secret@jobs.example/x").expect_err("refused").to_string();
         assert!(!error.contains("secret") && error.contains("jobs.example"), "{error}");
+    }
+
+    #[test]
+    fn an_address_on_the_web_is_a_server_and_a_path() {
+        let split = |url| split_url(url).expect("an address");
+        let (server, path) = split("https://hooks.example:8443/services/T00/B00?key=a%20b");
+        assert_eq!(
+            (server.as_str(), path.as_str()),
+            ("https://hooks.example:8443", "/services/T00/B00?key=a%20b")
+        );
+        assert_eq!(split("http://10.0.0.7"), ("http://10.0.0.7".into(), "/".into()));
+        assert_eq!(split("http://[::1]:9?x=1"), ("http://[::1]:9".into(), "/?x=1".into()));
+        for bad in [
+            "",
+            "hooks.example",
+            "/hook",
+            "ftp://hooks.example/x",
+            "https://ada:secret@hooks.example/x",
+            "https://a b/",
+        ] {
+            let error = split_url(bad).expect_err(bad).to_string();
+            assert!(!error.contains("secret"), "{error}");
+        }
+        let error = split_url("https://hooks.example/secret key").expect_err("a space").to_string();
+        assert!(error.contains("hooks.example") && !error.contains("secret"), "{error}");
     }
 
     #[test]

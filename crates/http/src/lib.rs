@@ -17,6 +17,7 @@ mod events;
 mod request;
 mod response;
 
+pub use address::split_url;
 pub use client::{Client, Options};
 pub use error::Error;
 pub use events::{Event, Events};

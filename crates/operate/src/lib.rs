@@ -9,6 +9,7 @@
 //! Everything that changes something is recorded in the audit log, with its author.
 
 mod acted;
+pub mod alerts;
 mod awaited;
 mod bulk;
 mod check;

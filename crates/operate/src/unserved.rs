@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use windlass_model::Time;
-use windlass_store::WorkerView;
+use windlass_store::{ALERT_QUEUE, WorkerView};
 
 use windlass_workflow::Error;
 
@@ -105,6 +105,10 @@ pub(crate) fn is_served(queue: &str, workers: &[WorkerView], now: Time) -> bool 
 
 /// What to write so that a queue is served.
 pub(crate) fn advice(queue: &str) -> String {
+    if queue == ALERT_QUEUE {
+        return "start `windlass serve`, or a worker, with the `[webhooks]` that the alert rules name"
+            .to_owned();
+    }
     format!(
         "add `.queue({queue:?}, Pool::slots(4))` to the program, or start a worker with `--queue {queue}=4`"
     )

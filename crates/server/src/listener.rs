@@ -24,6 +24,7 @@ use tokio_rustls::TlsAcceptor;
 use windlass::Engine;
 
 use crate::{
+    alerts::{AlertLoop, link},
     server::{Peer, Shared, router},
     settings::{Settings, StartError},
     tls,
@@ -74,6 +75,11 @@ impl Server {
         let router = router(&shared);
         let connections = Arc::new(Semaphore::new(shared.settings.max_connections));
         let mut tasks = JoinSet::new();
+        let alerts = shared.settings.alerts.clone().map(|settings| {
+            let base = link::base(&shared.settings, shared.address);
+            let alerts = AlertLoop::new(shared.operator.clone(), settings, base);
+            tokio::spawn(alerts.run(shared.stopping.clone()))
+        });
         let mut stop = pin!(stop);
         loop {
             // Beyond the most connections, others wait in the queue of the operating system.
@@ -103,7 +109,13 @@ impl Server {
         }
         drop(listener);
         stopping.send_replace(true);
-        let drained = async { while tasks.join_next().await.is_some() {} };
+        let drained = async {
+            while tasks.join_next().await.is_some() {}
+            if let Some(alerts) = alerts {
+                // It ends between two passes, and a panic of it is in the log.
+                let _ = alerts.await;
+            }
+        };
         if tokio::time::timeout(shared.settings.drain, drained).await.is_err() {
             tracing::warn!("some requests did not end in time, and are cut off");
         }

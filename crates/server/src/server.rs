@@ -307,11 +307,7 @@ async fn run(
     let limit = shared.settings.request_timeout;
     let late = |_| {
         let message = format!("the request took longer than {limit:?}");
-        Error::new(
-            ErrorKind::Timeout,
-            message,
-            "request less; before you repeat it, check what it has done",
-        )
+        Error::new(ErrorKind::Timeout, message, "request less; before you repeat it, check what it has done")
     };
     let (mut parts, body) = request.into_parts();
     let path = axum::RequestPartsExt::extract::<RawPathParams>(&mut parts).await;

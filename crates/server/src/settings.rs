@@ -7,6 +7,8 @@ use std::{
     time::Duration,
 };
 
+use crate::alerts::AlertSettings;
+
 /// Settings of a server. [`Settings::default`] listens on loopback, for this machine alone.
 #[derive(Clone, Debug)]
 pub struct Settings {
@@ -43,6 +45,11 @@ pub struct Settings {
     pub place: String,
     /// How long requests may take to end after the stop was requested.
     pub drain: Duration,
+    /// The address by which people reach this server, with a path if a proxy adds one: messages about alerts link to it. By default it is
+    /// concluded from the first of `hosts` and the address.
+    pub public_url: Option<String>,
+    /// Which alert rules this server evaluates while it runs; none if `None`.
+    pub alerts: Option<AlertSettings>,
     /// Whether calls of workers may name the time at which they take place: for the conformance suite, which needs to.
     #[cfg(feature = "test-time")]
     pub accepts_times: bool,
@@ -68,6 +75,8 @@ impl Default for Settings {
             max_streams: 3_000,
             place: String::new(),
             drain: Duration::from_secs(10),
+            public_url: None,
+            alerts: None,
             #[cfg(feature = "test-time")]
             accepts_times: false,
         }

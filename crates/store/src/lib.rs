@@ -22,6 +22,7 @@
 )]
 
 mod address;
+mod alerts;
 mod arrival;
 mod backend;
 mod columns;
@@ -55,6 +56,10 @@ mod wrapper;
 pub mod conformance;
 
 pub use address::{sqlite_path, with_limits, without_password};
+pub use alerts::{
+    ALERT_KIND, ALERT_QUEUE, Alert, AlertChange, AlertMute, AlertState, AlertTarget, Alerts, MISSES_READ,
+    NewAlertMute, Severity,
+};
 pub use backend::Backend;
 pub use control::{Actor, AdminAction, Control, ControlOutcome, Fork, JobAction, NotAccepted, StageUpdate};
 pub use diagnose::{

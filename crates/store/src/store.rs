@@ -4,7 +4,9 @@ use std::{future::Future, pin::Pin};
 
 use windlass_model::Time;
 
-use crate::{Backend, Control, Diagnose, Error, Execution, Inspect, Maintenance, Operations, Tokens, Users};
+use crate::{
+    Alerts, Backend, Control, Diagnose, Error, Execution, Inspect, Maintenance, Operations, Tokens, Users,
+};
 
 /// The future of a call to the store.
 pub type Fut<'a, T> = Pin<Box<dyn Future<Output = Result<T, Error>> + Send + 'a>>;
@@ -25,13 +27,14 @@ pub type Now = Option<Time>;
 /// | [`Tokens`] | the server and `windlass tokens`: who may send requests |
 /// | [`Users`] | the server and `windlass users`: who may log in |
 /// | [`Operations`] | the server: records of what it does to many jobs |
+/// | [`Alerts`] | the server and `windlass alerts`: what rules find wrong |
 /// | [`Backend`] | whoever opens the store: connections, limits, properties of the database |
 ///
 /// `Arc<dyn Store>` is what programs pass around; a function that needs one part only takes `&dyn Inspect` and so on, which
 /// a `&dyn Store` coerces to. Every type that implements all parts is a `Store`; see [`crate::Wrapper`] for a store
 /// that changes a few verbs of another.
 pub trait Store:
-    Execution + Maintenance + Inspect + Control + Diagnose + Tokens + Operations + Users + Backend
+    Execution + Maintenance + Inspect + Control + Diagnose + Tokens + Alerts + Operations + Users + Backend
 {
     /// The part for people who read.
     fn inspect(&self) -> &dyn Inspect;
@@ -43,8 +46,9 @@ pub trait Store:
     fn diagnose(&self) -> &dyn Diagnose;
 }
 
-impl<T: Execution + Maintenance + Inspect + Control + Diagnose + Tokens + Operations + Users + Backend> Store
-    for T
+impl<
+    T: Execution + Maintenance + Inspect + Control + Diagnose + Tokens + Alerts + Operations + Users + Backend,
+> Store for T
 {
     fn inspect(&self) -> &dyn Inspect {
         self

@@ -8,17 +8,18 @@ use windlass_model::{
 };
 
 use crate::{
-    Actor, AdminAction, Attempt, AuditEntry, AuditFilter, Backend, Backlog, Branch, BranchChild,
-    BranchChildFilter, BranchHealth, BranchTimes, CancelRequest, ChildEnd, ChildGroup, ClaimBatch,
-    ClaimOnSubmit, ClaimRequest, Control, ControlOutcome, Database, Diagnose, Execution, Filter, Firing,
-    Fork, Fut, Holds, Inspect, Job, JobAction, JobDetails, JobEnd, JobPage, LastCall, LimitView, Maintenance,
-    MatchCount, Miscount, Miss, NewOperation, NewSession, NewToken, NewUser, NewWorker, Now, OldestReady,
-    OpenBranch, Operation, OperationEnd, OperationId, OperationProgress, Operations, ParkedJob, PollReport,
-    Prune, Pruned, Pulse, QueueView, ReapReport, ReapRequest, Registrant, RenewRequest, Renewal, Replay,
-    RollUpReport, RollUpRequest, ScheduleView, SchemaState, SerialView, Session, SessionUse, SignalOutcome,
-    SignalWaitFilter, SignalWaits, SourceRow, StageUpdate, StateCount, Store, StoredToken, StoredUser,
-    Summary, TableSource, Throughput, ThroughputFilter, TimerReport, Token, Tokens, Transition,
-    TransitionCount, Unsuccessful, UnsuccessfulFilter, User, UserChange, Users, Work, WorkerView,
+    Actor, AdminAction, Alert, AlertChange, AlertMute, Alerts, Attempt, AuditEntry, AuditFilter, Backend,
+    Backlog, Branch, BranchChild, BranchChildFilter, BranchHealth, BranchTimes, CancelRequest, ChildEnd,
+    ChildGroup, ClaimBatch, ClaimOnSubmit, ClaimRequest, Control, ControlOutcome, Database, Diagnose,
+    Execution, Filter, Firing, Fork, Fut, Holds, Inspect, Job, JobAction, JobDetails, JobEnd, JobPage,
+    LastCall, LimitView, Maintenance, MatchCount, Miscount, Miss, NewAlertMute, NewOperation, NewSession,
+    NewToken, NewUser, NewWorker, Now, OldestReady, OpenBranch, Operation, OperationEnd, OperationId,
+    OperationProgress, Operations, ParkedJob, PollReport, Prune, Pruned, Pulse, QueueView, ReapReport,
+    ReapRequest, Registrant, RenewRequest, Renewal, Replay, RollUpReport, RollUpRequest, ScheduleView,
+    SchemaState, SerialView, Session, SessionUse, SignalOutcome, SignalWaitFilter, SignalWaits, SourceRow,
+    StageUpdate, StateCount, Store, StoredToken, StoredUser, Summary, TableSource, Throughput,
+    ThroughputFilter, TimerReport, Token, Tokens, Transition, TransitionCount, Unsuccessful,
+    UnsuccessfulFilter, User, UserChange, Users, Work, WorkerView,
 };
 
 /// Declares [`Wrapper`] with every method of the traits, and implements the traits for every wrapper.
@@ -163,6 +164,17 @@ wrapper! {
         operation(now: Now, id: OperationId) -> Fut<'a, Option<Operation>>;
         operations(now: Now, before: Option<OperationId>, limit: usize) -> Fut<'a, Vec<Operation>>;
         prune_operations(before: Time) -> Fut<'a, usize>;
+    }
+    Alerts {
+        write_alerts(now: Now, changes: &'a [AlertChange]) -> Fut<'a, Vec<bool>>;
+        open_alerts(limit: usize) -> Fut<'a, Vec<Alert>>;
+        resolved_alerts(limit: usize) -> Fut<'a, Vec<Alert>>;
+        test_alert(now: Now, rule: &'a str, message: &'a NewJob, actor: &'a Actor) -> Fut<'a, ControlOutcome>;
+        mute_alerts(now: Now, mute: &'a NewAlertMute, actor: &'a Actor) -> Fut<'a, ControlOutcome>;
+        unmute_alerts(now: Now, rule: &'a str, subject: Option<&'a str>, actor: &'a Actor) -> Fut<'a, ControlOutcome>;
+        alert_mutes(now: Now) -> Fut<'a, Vec<AlertMute>>;
+        prune_alerts(before: Time, limit: usize) -> Fut<'a, usize>;
+        latest_misses() -> Fut<'a, Vec<(String, Miss)>>;
     }
     Backend {
         sibling() -> Fut<'a, Arc<dyn Store>>;

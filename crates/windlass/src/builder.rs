@@ -7,7 +7,10 @@ use std::{
 };
 
 use windlass_env::{Env, IdSource};
-use windlass_model::{KindVersion, limits::check_name};
+use windlass_model::{
+    KindVersion,
+    limits::{RESERVED_PREFIX, check_name},
+};
 use windlass_runtime::{Config, Handler, Layer, Pool, Registry};
 use windlass_store::Store;
 use windlass_workflow::{
@@ -82,6 +85,8 @@ pub struct Builder {
     registry: Registry,
     /// `None` if none was named.
     pools: Option<Vec<(String, Pool)>>,
+    /// The pools of the engine's own queues.
+    own_pools: Vec<(String, Pool)>,
     config: Config,
     codecs: Codecs,
     data: Data,
@@ -96,6 +101,8 @@ struct Registration {
     /// The queue of its jobs, unless the submit names another.
     queue: &'static str,
     is_machine: bool,
+    /// Whether it is one of the engine's own.
+    is_own: bool,
     needs: Needs,
     replayer: Option<Arc<dyn Replayer>>,
     handler: MakeHandler,
@@ -112,6 +119,7 @@ impl Builder {
             kinds: Vec::new(),
             registry: Registry::default(),
             pools: None,
+            own_pools: Vec::new(),
             config: Config::default(),
             codecs: Codecs::default(),
             data: Data::default(),
@@ -168,6 +176,26 @@ impl Builder {
     pub fn handler(self, kind: &str, version: i32, handler: Arc<dyn Handler>) -> Builder {
         let kind = KindVersion { kind: kind.to_owned(), version };
         self.register(Registration::new(kind, "default", move |_: &Arc<Services>| handler))
+    }
+
+    /// Serves one of the engine's own kinds, with a pool for its own queue. The names of both are reserved, so that nobody can submit such
+    /// jobs, and pause or flood their queue. For parts of Windlass outside of this crate.
+    #[doc(hidden)]
+    pub fn own_task<T: Task>(mut self, pool: Pool) -> Builder {
+        let is_reserved = |name: &str| name.starts_with(RESERVED_PREFIX);
+        assert!(
+            is_reserved(T::KIND) && is_reserved(T::QUEUE),
+            "{} in {} is a user's own kind",
+            T::KIND,
+            T::QUEUE
+        );
+        self.own_pools.retain(|(queue, _)| queue != T::QUEUE);
+        self.own_pools.push((T::QUEUE.to_owned(), pool));
+        let handler =
+            |services: &Arc<Services>| -> Arc<dyn Handler> { Arc::new(TaskHandler::<T>::new(services)) };
+        let kind = KindVersion { kind: T::KIND.to_owned(), version: T::VERSION };
+        let registration = Registration::new(kind, T::QUEUE, handler);
+        self.register(Registration { is_own: true, needs: T::needs(), ..registration })
     }
 
     fn register(mut self, registration: Registration) -> Builder {
@@ -297,7 +325,7 @@ impl Builder {
             return Err(Error::Setup(fault.clone()));
         }
         self.codecs.check().map_err(|error| Error::Setup(error.to_string()))?;
-        for known in &self.kinds {
+        for known in self.kinds.iter().filter(|known| !known.is_own) {
             check_name("kind", &known.kind.kind)?;
         }
         for (queue, _) in self.pools.iter().flatten() {
@@ -311,7 +339,8 @@ impl Builder {
     pub async fn open(self) -> Result<Engine, Error> {
         self.check()?;
         find_again();
-        let pools = self.queues();
+        let mut pools = self.queues();
+        pools.extend(self.own_pools);
         let store = match self.store {
             Some(store) => store,
             None => self.server.open(&self.url).await?,
@@ -353,7 +382,7 @@ impl Registration {
         handler: impl FnOnce(&Arc<Services>) -> Arc<dyn Handler> + Send + 'static,
     ) -> Registration {
         let (needs, handler) = (Needs::new(), Box::new(handler));
-        Registration { kind, queue, is_machine: false, needs, replayer: None, handler }
+        Registration { kind, queue, is_machine: false, is_own: false, needs, replayer: None, handler }
     }
 }
 

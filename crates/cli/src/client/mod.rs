@@ -17,6 +17,7 @@ use windlass::{
     operate::{
         Acted, AuditFilter, BulkProgress, ForkPoint, ForkProgress, Found, JobAction, Preview, PruneProgress,
         RedriveProgress, TokenRequest, Why,
+        alerts::{AlertsView, RuleView},
         diagram::{JobDiagram, KindDiagrams},
         doctor::Finding,
         views::{
@@ -96,6 +97,10 @@ methods! {
     tokens() -> (Vec<Token>, Time);
     /// The users, and the store's clock.
     users() -> (Vec<User>, Time);
+    /// Alerts, at most `limit`; with `only_open`, none that is resolved.
+    alerts(limit: usize, only_open: bool) -> AlertsView;
+    /// The alert rules of the server, or of the settings of this machine.
+    alert_rules() -> Vec<RuleView>;
     /// Whether any worker is alive.
     has_worker() -> bool;
 
@@ -129,6 +134,12 @@ methods! {
     create_user(name: &str, role: Role, password: &str, actor: &Actor) -> User;
     /// Changes a user.
     change_user(user: &str, action: &UserAction, actor: &Actor) -> ControlOutcome;
+    /// Mutes an alert rule, or one subject of it.
+    mute_alerts(rule: &str, subject: Option<&str>, span: Option<std::time::Duration>, actor: &Actor) -> ControlOutcome;
+    /// Ends the mute of an alert rule, or of one subject of it.
+    unmute_alerts(rule: &str, subject: Option<&str>, actor: &Actor) -> ControlOutcome;
+    /// Submits a job that posts a test message.
+    test_alert(rule: &str, actor: &Actor) -> ControlOutcome;
     /// Sends a signal.
     signal(job: JobId, name: &str, payload: &Value, dedup: Option<&str>) -> SentSignal;
     /// Submits a job `count` times. `on_submitted` is called with each, in order.

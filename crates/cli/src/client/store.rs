@@ -10,6 +10,7 @@ use windlass::{
     operate::{
         Acted, AuditFilter, BulkProgress, CreatedToken, Fork, ForkPoint, ForkProgress, Found, JobAction,
         Operator, Preview, PruneProgress, RedriveProgress, TokenRequest, Why,
+        alerts::{AlertsView, Rule, RuleView},
         diagram::{JobDiagram, KindDiagrams},
         doctor::{self, Finding},
         views::{
@@ -37,12 +38,15 @@ pub(crate) struct Store {
     url: String,
     /// The name of the program, for hints.
     name: String,
+    /// The alert rules of the settings of this machine.
+    alert_rules: Vec<Rule>,
 }
 
 impl Store {
     pub(crate) fn new(engine: Engine, program: &Program) -> Store {
         let operator = engine.operator();
-        Store { engine, operator, url: program.display_url(), name: program.name.clone() }
+        let alert_rules = program.settings.alerts.rules();
+        Store { engine, operator, url: program.display_url(), name: program.name.clone(), alert_rules }
     }
 
     /// Names the store in an error.
@@ -166,6 +170,40 @@ impl Store {
 
     pub(crate) async fn users(&self) -> anyhow::Result<(Vec<User>, Time)> {
         Ok((self.operator.users().await?, self.operator.inspect().clock().await?))
+    }
+
+    pub(crate) async fn alerts(&self, limit: usize, only_open: bool) -> anyhow::Result<AlertsView> {
+        Ok(AlertsView::read(&self.operator, limit, only_open).await?)
+    }
+
+    pub(crate) async fn alert_rules(&self) -> anyhow::Result<Vec<RuleView>> {
+        Ok(self.alert_rules.iter().map(RuleView::from).collect())
+    }
+
+    pub(crate) async fn mute_alerts(
+        &self,
+        rule: &str,
+        subject: Option<&str>,
+        span: Option<Duration>,
+        actor: &Actor,
+    ) -> anyhow::Result<ControlOutcome> {
+        Ok(actor.control(&self.engine).mute_alerts(&self.alert_rules, rule, subject, span).await?)
+    }
+
+    pub(crate) async fn unmute_alerts(
+        &self,
+        rule: &str,
+        subject: Option<&str>,
+        actor: &Actor,
+    ) -> anyhow::Result<ControlOutcome> {
+        Ok(actor.control(&self.engine).unmute_alerts(rule, subject).await?)
+    }
+
+    pub(crate) async fn test_alert(&self, rule: &str, actor: &Actor) -> anyhow::Result<ControlOutcome> {
+        match self.alert_rules.iter().find(|known| known.name == rule) {
+            Some(rule) => Ok(actor.control(&self.engine).test_alert(rule, None).await?),
+            None => Ok(ControlOutcome::Unknown),
+        }
     }
 
     pub(crate) async fn has_worker(&self) -> anyhow::Result<bool> {

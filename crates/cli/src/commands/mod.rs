@@ -1,5 +1,6 @@
 //! One file per command: `Args` with the command's help, and `run`.
 
+mod alerts;
 mod audit;
 pub(crate) mod branches;
 mod cancel;
@@ -65,6 +66,7 @@ pub(crate) enum Command {
     Limits(limits::Args),
     Serial(serial::Args),
     Schedules(Box<schedules::Args>),
+    Alerts(alerts::Args),
     Tokens(tokens::Args),
     Users(users::Args),
     Audit(audit::Args),
@@ -101,6 +103,7 @@ impl Command {
             Command::Limits(args) => limits::run(args, program).await,
             Command::Serial(args) => serial::run(args, program).await,
             Command::Schedules(args) => schedules::run(*args, program).await,
+            Command::Alerts(args) => alerts::run(args, program).await,
             Command::Tokens(args) => tokens::run(args, program).await,
             Command::Users(args) => users::run(args, program).await,
             Command::Audit(args) => audit::run(args, program).await,

@@ -7,7 +7,7 @@ use windlass_server::{Server, Settings as HttpSettings, TlsFiles};
 
 use crate::{
     args::Working,
-    config::{ServerSettings, Settings, secret},
+    config::{AlertSettings, ServerSettings, Settings, secret},
     out,
     program::Program,
     stop::{self, StopSignals},
@@ -43,6 +43,9 @@ pub(crate) struct Args {
     /// Ask for a login on a loopback address too [env: WINDLASS_LOGIN]
     #[arg(long)]
     login: bool,
+    /// The address by which people reach this server, for links in messages about alerts [env: WINDLASS_PUBLIC_URL]
+    #[arg(long, value_name = "URL")]
+    public_url: Option<String>,
     /// How many requests per second a client may send; 0 for any number [env: WINDLASS_RATE] [default: 1000]
     #[arg(long, value_name = "N")]
     rate: Option<u32>,
@@ -59,16 +62,20 @@ pub(crate) async fn run(args: Args, program: &Program) -> anyhow::Result<ExitCod
             tls_key: args.tls_key,
             login: args.login.then_some(true),
             rate: args.rate,
+            public_url: args.public_url,
         },
         ..args.working.into_settings()?
     };
     let settings = flags.over(program.settings.clone());
-    let http = http_settings(&settings.server).await?;
+    let http = http_settings(&settings.server, &settings.alerts).await?;
     let scheme = if http.tls.is_some() { "https" } else { "http" };
     // Before anything is claimed, so that no signal is lost.
     let mut stop = StopSignals::listen()?;
     allow_many_connections();
-    let engine = settings.apply(program.builder()?)?;
+    let mut engine = settings.apply(program.builder()?)?;
+    if !args.no_work {
+        engine = settings.alerts.serve_webhooks(engine)?;
+    }
     let engine = engine.open().await.with_context(|| program.open_error())?;
     let bound = Server::bind(engine.clone(), http).await;
     let server = bound.map_err(|error| anyhow!(program.with_own_name(&error.to_string())))?;
@@ -105,7 +112,7 @@ fn allow_many_connections() {
     }
 }
 
-async fn http_settings(settings: &ServerSettings) -> anyhow::Result<HttpSettings> {
+async fn http_settings(settings: &ServerSettings, alerts: &AlertSettings) -> anyhow::Result<HttpSettings> {
     let mut http = HttpSettings::default();
     if let Some(listen) = &settings.listen {
         http.listen = address(listen).await?;
@@ -123,6 +130,8 @@ async fn http_settings(settings: &ServerSettings) -> anyhow::Result<HttpSettings
     http.hosts.clone_from(&settings.hosts);
     http.login = settings.login.unwrap_or(false);
     http.rate = settings.rate.unwrap_or(http.rate);
+    http.public_url.clone_from(&settings.public_url);
+    http.alerts = Some(windlass_server::AlertSettings { rules: alerts.rules(), ..Default::default() });
     Ok(http)
 }
 

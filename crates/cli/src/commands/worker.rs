@@ -33,6 +33,12 @@ pub(crate) async fn run(args: Args, program: &Program) -> anyhow::Result<ExitCod
     // Before anything is claimed, so that no signal is lost.
     let mut stop = StopSignals::listen()?;
     let builder = settings.apply(program.worker_builder()?)?;
+    #[cfg(feature = "serve")]
+    let builder = settings.alerts.serve_webhooks(builder)?;
+    #[cfg(not(feature = "serve"))]
+    if !settings.alerts.webhooks.is_empty() {
+        tracing::warn!("this build posts no messages to webhooks; build with --features serve");
+    }
     let shown = without_password(builder.address());
     let engine = builder.open().await.with_context(|| format!("the store {shown} cannot be opened"))?;
     let metrics = settings.metrics.as_deref().map(|addr| engine.serve_metrics(addr)).transpose()?;

@@ -6,10 +6,10 @@ use anyhow::{Context, anyhow, bail};
 use toml::{Table, Value};
 use windlass::model::Limits;
 
-use super::{PoolSettings, ServerSettings, Settings, nearest};
+use super::{PoolSettings, ServerSettings, Settings, alerts, nearest};
 use crate::durations;
 
-const KEYS: [&str; 16] = [
+const KEYS: [&str; 18] = [
     "store",
     "log",
     "name",
@@ -26,8 +26,11 @@ const KEYS: [&str; 16] = [
     "token_file",
     "ca_file",
     "allow_http",
+    "alerts",
+    "webhooks",
 ];
-const SERVER_KEYS: [&str; 7] = ["listen", "hosts", "trusted_proxies", "tls_cert", "tls_key", "login", "rate"];
+const SERVER_KEYS: [&str; 8] =
+    ["listen", "hosts", "trusted_proxies", "tls_cert", "tls_key", "login", "rate", "public_url"];
 const RETENTION_KEYS: [&str; 4] = ["done", "failed", "cancelled", "throughput"];
 const POOL_KEYS: [&str; 5] = ["slots", "prefetch", "min_demand", "poll", "max_poll"];
 
@@ -63,9 +66,12 @@ pub(super) fn parse(text: &str) -> anyhow::Result<Settings> {
             "token_file" => settings.remote.token_file = Some(string(key, value)?.into()),
             "ca_file" => settings.remote.ca_file = Some(string(key, value)?.into()),
             "allow_http" => settings.remote.allow_http = Some(boolean(key, value)?),
+            "alerts" => alerts::rules(&mut settings.alerts, value)?,
+            "webhooks" => alerts::webhooks(&mut settings.alerts, value)?,
             _ => return Err(unknown(key, &KEYS)),
         }
     }
+    alerts::check_webhooks(&settings.alerts)?;
     Ok(settings)
 }
 
@@ -139,6 +145,7 @@ fn server(settings: &mut ServerSettings, value: &Value) -> anyhow::Result<()> {
             "tls_cert" => settings.tls_cert = Some(string(&path, value)?),
             "tls_key" => settings.tls_key = Some(string(&path, value)?),
             "login" => settings.login = Some(boolean(&path, value)?),
+            "public_url" => settings.public_url = Some(string(&path, value)?),
             "rate" => settings.rate = Some(number(&path, value)?.try_into().unwrap_or(u32::MAX)),
             _ => return Err(unknown(&path, &SERVER_KEYS)),
         }
@@ -171,7 +178,7 @@ fn limits(settings: &mut Settings, value: &Value) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn unknown(path: &str, known: &[&str]) -> anyhow::Error {
+pub(super) fn unknown(path: &str, known: &[&str]) -> anyhow::Error {
     let key = path.rsplit('.').next().unwrap_or(path);
     let all = known.join(", ");
     match nearest::of(key, known.iter().copied()) {
@@ -181,23 +188,23 @@ fn unknown(path: &str, known: &[&str]) -> anyhow::Error {
 }
 
 /// A value as it is written in the file.
-fn display(value: &Value) -> String {
+pub(super) fn display(value: &Value) -> String {
     serde_json::to_string(value).unwrap_or_else(|_| value.type_str().to_owned())
 }
 
-fn string(key: &str, value: &Value) -> anyhow::Result<String> {
+pub(super) fn string(key: &str, value: &Value) -> anyhow::Result<String> {
     match value {
         Value::String(text) if !text.is_empty() => Ok(text.clone()),
         _ => bail!("`{key}` is {}, and must be text in quotes", display(value)),
     }
 }
 
-fn boolean(key: &str, value: &Value) -> anyhow::Result<bool> {
+pub(super) fn boolean(key: &str, value: &Value) -> anyhow::Result<bool> {
     let boolean = value.as_bool();
     boolean.with_context(|| format!("`{key}` is {}, and must be true or false", display(value)))
 }
 
-fn duration(key: &str, value: &Value) -> anyhow::Result<Duration> {
+pub(super) fn duration(key: &str, value: &Value) -> anyhow::Result<Duration> {
     match value {
         Value::String(text) => durations::parse(text).map_err(|why| anyhow!("`{key}`: {why}")),
         _ => {
@@ -206,7 +213,7 @@ fn duration(key: &str, value: &Value) -> anyhow::Result<Duration> {
     }
 }
 
-fn number(key: &str, value: &Value) -> anyhow::Result<usize> {
+pub(super) fn number(key: &str, value: &Value) -> anyhow::Result<usize> {
     let number = value.as_integer().and_then(|number| usize::try_from(number).ok());
     number.with_context(|| format!("`{key}` is {}, and must be a whole number", display(value)))
 }

@@ -1,5 +1,6 @@
 //! Settings: from a file, from the environment, from flags; each layer overrides the ones before.
 
+mod alerts;
 mod file;
 mod nearest;
 mod remote;
@@ -13,6 +14,7 @@ use std::{
     time::Duration,
 };
 
+pub(crate) use alerts::AlertSettings;
 use anyhow::{Context, anyhow, bail};
 pub(crate) use remote::RemoteSettings;
 pub(crate) use retention::{Keep, RetentionSettings};
@@ -43,6 +45,7 @@ pub(crate) struct Settings {
     pub(crate) metrics: Option<String>,
     pub(crate) retention: RetentionSettings,
     pub(crate) server: ServerSettings,
+    pub(crate) alerts: AlertSettings,
     /// Size limits, by the names of `Limits`.
     pub(crate) limits: BTreeMap<String, usize>,
     /// The queues to serve; empty if this layer does not set them.
@@ -81,7 +84,7 @@ pub(crate) fn read(path: Option<&Path>, flags: Settings) -> anyhow::Result<Setti
 }
 
 /// The environment variables that are read, in addition to `RUST_LOG` and the limits.
-const VARIABLES: [&str; 28] = [
+const VARIABLES: [&str; 29] = [
     "WINDLASS_CONFIG",
     "WINDLASS_STORE",
     "WINDLASS_STORE_FILE",
@@ -97,6 +100,7 @@ const VARIABLES: [&str; 28] = [
     "WINDLASS_TLS_KEY",
     "WINDLASS_LOGIN",
     "WINDLASS_RATE",
+    "WINDLASS_PUBLIC_URL",
     "WINDLASS_EXEC",
     "WINDLASS_LOG",
     "WINDLASS_NAME",
@@ -180,6 +184,7 @@ fn from_env(env: impl Fn(&str) -> Option<String>) -> anyhow::Result<Settings> {
             tls_key: env("WINDLASS_TLS_KEY"),
             login: boolean("WINDLASS_LOGIN")?,
             rate: env("WINDLASS_RATE").map(rate).transpose()?,
+            public_url: env("WINDLASS_PUBLIC_URL"),
         },
         ..Settings::default()
     };
@@ -224,6 +229,7 @@ impl Settings {
             metrics: self.metrics.or(below.metrics),
             retention: self.retention.over(below.retention),
             server: self.server.over(below.server),
+            alerts: self.alerts.over(below.alerts),
             serve: if self.serve.is_empty() { below.serve } else { self.serve },
             queues,
         }

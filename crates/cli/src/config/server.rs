@@ -15,6 +15,8 @@ pub(crate) struct ServerSettings {
     pub(crate) login: Option<bool>,
     /// How many requests a client may send per second.
     pub(crate) rate: Option<u32>,
+    /// The address by which people reach it.
+    pub(crate) public_url: Option<String>,
 }
 
 impl ServerSettings {
@@ -29,6 +31,7 @@ impl ServerSettings {
             tls_key: self.tls_key.or(below.tls_key),
             login: self.login.or(below.login),
             rate: self.rate.or(below.rate),
+            public_url: self.public_url.or(below.public_url),
         }
     }
 }

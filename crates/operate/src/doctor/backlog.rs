@@ -163,6 +163,7 @@ mod tests {
             liveness_file: None,
             alive: true,
             lease_until,
+            lost_at: None,
             claims: 0,
             serves: vec![Serves { queue: "default".into(), slots: 1, kinds }],
         }

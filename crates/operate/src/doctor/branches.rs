@@ -83,11 +83,13 @@ impl Branches {
     }
 }
 
-fn pending(branch: &BranchHealth) -> u64 {
+/// How many children of a branch have not ended.
+pub(crate) fn pending(branch: &BranchHealth) -> u64 {
     (branch.spawned - branch.counts.ended()).max(0).unsigned_abs()
 }
 
-fn is_blocked(branch: &BranchHealth) -> bool {
+/// Whether its merge waits for unsuccessful children only.
+pub(crate) fn is_blocked(branch: &BranchHealth) -> bool {
     branch.counts.unsuccessful() > 0
         && pending(branch) == 0
         && branch.merge.as_ref().is_some_and(Merge::waits_for_unsuccessful)

@@ -12,6 +12,8 @@ mod database;
 mod flow_control;
 mod unserved;
 
+pub(crate) use branches::{is_blocked, pending};
+
 use std::{borrow::Cow, collections::BTreeMap, time::Duration};
 
 use serde::{Deserialize, Serialize};

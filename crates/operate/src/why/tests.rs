@@ -72,6 +72,7 @@ fn worker(queue: &str, kind: &str, version: i32) -> WorkerView {
         liveness_file: None,
         alive: true,
         lease_until: later(10),
+        lost_at: None,
         claims: 0,
         serves: vec![Serves { queue: queue.into(), slots: 4, kinds }],
     }

@@ -2,16 +2,16 @@
 
 use std::{sync::atomic::Ordering, time::Duration};
 
-use windlass_model::{JobId, Rev, Time, WorkerId};
+use windlass_model::{JobId, NewJob, Rev, Time, WorkerId};
 use windlass_store::{
-    Actor, AdminAction, Attempt, AuditEntry, AuditFilter, Backlog, BranchHealth, BranchTimes, ChildGroup,
-    Control, ControlOutcome, Database, Diagnose, Error, Filter, Firing, Fork, Fut, Holds, Inspect, Job,
-    JobAction, JobDetails, JobPage, LastCall, LimitView, MatchCount, Miscount, Miss, NewOperation,
-    NewSession, NewToken, NewUser, Now, OldestReady, OpenBranch, Operation, OperationEnd, OperationId,
-    OperationProgress, Operations, ParkedJob, Pulse, QueueView, Registrant, ScheduleView, SchemaState,
-    SerialView, Session, SessionUse, SignalWaitFilter, SignalWaits, StageUpdate, StateCount, StoredToken,
-    StoredUser, Summary, Throughput, ThroughputFilter, Token, Tokens, Transition, TransitionCount,
-    Unsuccessful, UnsuccessfulFilter, User, UserChange, Users, WorkerView,
+    Actor, AdminAction, Alert, AlertChange, AlertMute, Alerts, Attempt, AuditEntry, AuditFilter, Backlog,
+    BranchHealth, BranchTimes, ChildGroup, Control, ControlOutcome, Database, Diagnose, Error, Filter,
+    Firing, Fork, Fut, Holds, Inspect, Job, JobAction, JobDetails, JobPage, LastCall, LimitView, MatchCount,
+    Miscount, Miss, NewAlertMute, NewOperation, NewSession, NewToken, NewUser, Now, OldestReady, OpenBranch,
+    Operation, OperationEnd, OperationId, OperationProgress, Operations, ParkedJob, Pulse, QueueView,
+    Registrant, ScheduleView, SchemaState, SerialView, Session, SessionUse, SignalWaitFilter, SignalWaits,
+    StageUpdate, StateCount, StoredToken, StoredUser, Summary, Throughput, ThroughputFilter, Token, Tokens,
+    Transition, TransitionCount, Unsuccessful, UnsuccessfulFilter, User, UserChange, Users, WorkerView,
 };
 
 use super::{RemoteStore, test_time};
@@ -108,6 +108,17 @@ unavailable! {
         operation(now: Now, id: OperationId) -> Option<Operation>, "records of operations";
         operations(now: Now, before: Option<OperationId>, limit: usize) -> Vec<Operation>, "records of operations";
         prune_operations(before: Time) -> usize, "records of operations";
+    }
+    Alerts {
+        write_alerts(now: Now, changes: &'a [AlertChange]) -> Vec<bool>, "alerts";
+        open_alerts(limit: usize) -> Vec<Alert>, "alerts";
+        resolved_alerts(limit: usize) -> Vec<Alert>, "alerts";
+        test_alert(now: Now, rule: &'a str, message: &'a NewJob, actor: &'a Actor) -> ControlOutcome, "alerts";
+        mute_alerts(now: Now, mute: &'a NewAlertMute, actor: &'a Actor) -> ControlOutcome, "alerts";
+        unmute_alerts(now: Now, rule: &'a str, subject: Option<&'a str>, actor: &'a Actor) -> ControlOutcome, "alerts";
+        alert_mutes(now: Now) -> Vec<AlertMute>, "alerts";
+        prune_alerts(before: Time, limit: usize) -> usize, "alerts";
+        latest_misses() -> Vec<(String, Miss)>, "what schedules missed";
     }
 }
 

@@ -2,6 +2,7 @@
 
 mod actions;
 mod admin;
+mod alerts;
 mod bulk;
 mod diagrams;
 mod events;
@@ -187,6 +188,7 @@ pub(crate) fn routes() -> Vec<Route> {
         throughput::routes(),
         rules::routes(),
         schedules::routes(),
+        alerts::routes(),
         admin::routes(),
         tokens::routes(),
         users::routes(),

@@ -2,7 +2,10 @@
 
 use axum::http::Method;
 use serde_json::json;
-use windlass::{model::KindVersion, operate::Found};
+use windlass::{
+    model::{KindVersion, limits::RESERVED_PREFIX},
+    operate::Found,
+};
 
 use super::{Answer, READ, Route, jobs::no_query};
 use crate::{call::Call, input::input, reply::Reply};
@@ -42,7 +45,10 @@ async fn find(call: Call) -> Answer {
 async fn kinds(call: Call) -> Answer {
     no_query(&call)?;
     let allowed = &call.principal.scope.kinds;
-    let is_allowed = |kind: &KindVersion| allowed.is_empty() || allowed.contains(&kind.kind);
+    let is_allowed = |kind: &KindVersion| {
+        // The engine's own are submitted by nobody.
+        !kind.kind.starts_with(RESERVED_PREFIX) && (allowed.is_empty() || allowed.contains(&kind.kind))
+    };
     let kinds: Vec<KindVersion> = call.engine().kinds().into_iter().filter(is_allowed).collect();
     Reply::json(&kinds)
 }

@@ -103,6 +103,14 @@ pub(crate) struct Running {
 
 /// Opens an engine on a new store.
 pub(crate) async fn engine(database: Database) -> (TempDir, Engine) {
+    engine_with(database, |builder| builder).await
+}
+
+/// The same with other kinds besides.
+pub(crate) async fn engine_with(
+    database: Database,
+    change: impl FnOnce(Builder) -> Builder,
+) -> (TempDir, Engine) {
     static SCHEMAS: AtomicU32 = AtomicU32::new(0);
     let dir = tempfile::tempdir().expect("a folder");
     let url = match database {
@@ -112,8 +120,8 @@ pub(crate) async fn engine(database: Database) -> (TempDir, Engine) {
             format!("{}?schema=s{}", cluster.url(), SCHEMAS.fetch_add(1, Ordering::Relaxed))
         }
     };
-    let engine = Engine::builder(url).task::<Echo>().workflow::<Approval>().open().await.expect("an engine");
-    (dir, engine)
+    let builder = change(Engine::builder(url).task::<Echo>().workflow::<Approval>());
+    (dir, builder.open().await.expect("an engine"))
 }
 
 /// The settings of tests: any free port, no limit of the rate.

@@ -1,6 +1,7 @@
 //! The API over real sockets, on both databases.
 
 mod access;
+mod alerts;
 mod client;
 mod events;
 mod fuzz;
@@ -10,6 +11,7 @@ mod kit;
 mod names;
 mod openapi;
 mod operations;
+mod receiver;
 mod rules;
 mod stop;
 mod throughput;

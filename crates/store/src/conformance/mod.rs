@@ -15,6 +15,7 @@
 
 #![expect(missing_docs, reason = "the name of a case says what it expects")]
 
+pub mod alerts;
 pub mod bad_input;
 pub mod blocks;
 pub mod branch_children;
@@ -641,6 +642,20 @@ macro_rules! conformance {
                 a_log_in_racing_a_new_password_leaves_no_session
                 of_eight_users_and_tokens_of_one_name_one_is_added
             }
+            alerts {
+                an_alert_is_kept_as_it_is_written
+                a_change_follows_the_number_that_it_knows
+                a_message_is_a_job_of_a_reserved_kind_that_workers_claim
+                a_message_with_a_known_key_is_submitted_once
+                a_resolved_alert_is_kept_and_replaced_when_it_comes_back
+                an_alert_stays_open_until_a_message_says_that_it_is_resolved
+                of_many_writers_one_records_a_change
+                mutes_are_kept_until_they_end
+                a_test_message_is_a_job_and_in_the_audit_log
+                old_alerts_and_mutes_are_pruned
+                alerts_with_bad_names_are_refused
+                the_latest_ticks_that_schedules_missed_are_read_at_once
+            }
             races {
                 eight_claimers_claim_each_job_once
                 eight_submitters_create_one_job_per_key
@@ -730,6 +745,7 @@ mod tests {
             include_str!("rollups.rs"),
             include_str!("timers.rs"),
             include_str!("tokens.rs"),
+            include_str!("alerts.rs"),
             include_str!("gate.rs"),
             include_str!("diagnose.rs"),
             include_str!("inspect.rs"),

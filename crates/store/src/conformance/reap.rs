@@ -29,8 +29,8 @@ pub async fn the_jobs_of_a_worker_reported_dead_are_returned(store: Handle) {
     let again = reap_with(&store, 2, &request(&[one], false, 10)).await;
     assert_eq!(again, ReapReport::default(), "once dead, it is not declared dead again");
     let workers = store.inspect().workers().await.expect("workers");
-    let alive: Vec<_> = workers.iter().map(|worker| (worker.alive, worker.claims)).collect();
-    assert_eq!(alive, [(false, 0), (true, 1)]);
+    let alive: Vec<_> = workers.iter().map(|worker| (worker.alive, worker.claims, worker.lost_at)).collect();
+    assert_eq!(alive, [(false, 0, Some(t(1))), (true, 1, None)]);
 }
 
 pub async fn a_worker_whose_lease_lapsed_is_reaped_only_on_request(store: Handle) {

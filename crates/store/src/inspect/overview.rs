@@ -48,6 +48,10 @@ pub struct WorkerView {
     pub alive: bool,
     /// When its lease expires, or expired.
     pub lease_until: Time,
+    /// When it was declared dead, because it did not renew its lease or its process was gone. `None` for a worker that lives, and for
+    /// one that retired.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lost_at: Option<Time>,
     /// How many claims are recorded for it.
     pub claims: u64,
     /// The queues and kinds that it serves.

@@ -135,6 +135,7 @@ impl Inner {
             lease_until: worker.lease.until,
             claims: claims(id),
             serves: worker.serves.clone(),
+            lost_at: worker.lost_at,
         };
         self.workers.iter().map(view).collect()
     }

@@ -25,6 +25,7 @@ impl Inner {
             serves: new.serves.clone(),
             progress: Vec::new(),
             token: new.token.clone(),
+            lost_at: None,
         };
         self.workers.insert(new.id, worker);
         true

@@ -5,6 +5,7 @@
 //! Nothing survives the process.
 
 mod admin;
+mod alerts;
 mod branch;
 mod branch_update;
 mod children;

@@ -18,6 +18,7 @@ impl Inner {
             };
             if is_dead {
                 worker.lease.status = WorkerStatus::Dead;
+                worker.lost_at = Some(now);
                 report.workers.push(*id);
             }
         }

@@ -48,6 +48,9 @@ pub(super) struct Inner {
     /// By the hash of the secret.
     pub(super) sessions: BTreeMap<[u8; 32], StoredSession>,
     pub(super) operations: BTreeMap<crate::OperationId, crate::Operation>,
+    /// Alerts, and mutes of them, by rule and subject.
+    pub(super) alerts: BTreeMap<(String, String), crate::Alert>,
+    pub(super) alert_mutes: BTreeMap<(String, Option<String>), crate::AlertMute>,
     pub(super) schedules: BTreeMap<String, StoredSchedule>,
     pub(super) branches: BTreeMap<(JobId, BranchNo), StoredBranch>,
     pub(super) rollups: Rollups,
@@ -177,6 +180,8 @@ pub(super) struct Worker {
     pub(super) serves: Vec<Serves>,
     pub(super) progress: Vec<ProgressReport>,
     pub(super) token: Option<String>,
+    /// When it was declared dead.
+    pub(super) lost_at: Option<Time>,
 }
 
 impl Row {

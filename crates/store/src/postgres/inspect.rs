@@ -275,6 +275,7 @@ impl Inspect for Postgres {
                 lease_until: Time(row.get(4)),
                 claims: row.get::<_, i64>(5) as u64,
                 serves: columns::serves(row.get(6)),
+                lost_at: row.get::<_, Option<i64>>(7).map(Time),
             };
             Ok(rows.iter().map(view).collect())
         })

@@ -7,6 +7,7 @@
 //! The server's clock decides about leases. `LISTEN` and `NOTIFY` are not used.
 
 mod admin;
+mod alerts;
 mod arrivals;
 mod autocommit;
 mod branch;

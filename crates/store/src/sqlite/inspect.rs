@@ -216,6 +216,7 @@ fn workers(tx: &Tx<'_>) -> Result<Vec<WorkerView>, Error> {
             lease_until: Time(row.get(4)?),
             claims: row.get::<_, i64>(5)? as u64,
             serves: serde_json::from_str(&row.get::<_, String>(6)?).unwrap_or_default(),
+            lost_at: row.get::<_, Option<i64>>(7)?.map(Time),
         })
     })?;
     Ok(rows.collect::<Result<_, _>>()?)

@@ -10,6 +10,7 @@
 //! trusted.
 
 mod admin;
+mod alerts;
 mod arrivals;
 mod branch;
 mod branch_update;

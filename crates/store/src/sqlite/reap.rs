@@ -34,7 +34,7 @@ pub(super) fn reap(tx: &Tx<'_>, now: Now, request: &ReapRequest) -> Result<ReapR
     dead.sort_unstable();
     dead.dedup();
     for worker in dead {
-        if tx.execute(sql::reap::DECLARE_DEAD, [worker.0])? == 1 {
+        if tx.execute(sql::reap::DECLARE_DEAD, [worker.0, now.micros()])? == 1 {
             reaped.workers.push(worker);
         }
     }

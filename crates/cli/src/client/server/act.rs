@@ -248,6 +248,36 @@ impl Server {
         self.administered(Method::POST, Server::path("/v1/users", user, verb), fields, actor).await
     }
 
+    pub(crate) async fn mute_alerts(
+        &self,
+        rule: &str,
+        subject: Option<&str>,
+        span: Option<Duration>,
+        actor: &Actor,
+    ) -> anyhow::Result<ControlOutcome> {
+        let fields = vec![
+            ("rule", Some(rule.into())),
+            ("subject", subject.map(Value::from)),
+            ("expires_in", span.map(|span| Server::span(span).into())),
+        ];
+        self.administered(Method::POST, "/v1/alerts/mute".into(), fields, actor).await
+    }
+
+    pub(crate) async fn unmute_alerts(
+        &self,
+        rule: &str,
+        subject: Option<&str>,
+        actor: &Actor,
+    ) -> anyhow::Result<ControlOutcome> {
+        let fields = vec![("rule", Some(rule.into())), ("subject", subject.map(Value::from))];
+        self.administered(Method::POST, "/v1/alerts/unmute".into(), fields, actor).await
+    }
+
+    pub(crate) async fn test_alert(&self, rule: &str, actor: &Actor) -> anyhow::Result<ControlOutcome> {
+        let fields = vec![("rule", Some(rule.into()))];
+        self.administered(Method::POST, "/v1/alerts/test".into(), fields, actor).await
+    }
+
     pub(crate) async fn signal(
         &self,
         job: JobId,

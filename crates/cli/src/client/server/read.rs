@@ -8,6 +8,7 @@ use windlass::{
     JobId, Time,
     operate::{
         AuditFilter, Found, Item, Why,
+        alerts::{AlertsView, RuleView},
         diagram::{JobDiagram, KindDiagrams},
         views::{
             AuditPage, BranchesView, ChildList, EntryView, ItemFilter, ItemList, JobList, JobView, Queues,
@@ -303,6 +304,17 @@ impl Server {
     pub(crate) async fn users(&self) -> anyhow::Result<(Vec<User>, Time)> {
         let Reply { value, now } = self.get(Request::get("/v1/users")).await?;
         Ok((value, now))
+    }
+
+    pub(crate) async fn alerts(&self, limit: usize, only_open: bool) -> anyhow::Result<AlertsView> {
+        let request = Request::get("/v1/alerts").query("limit", &limit.clamp(1, PAGE).to_string());
+        let Reply { value, now } =
+            self.get::<AlertsView>(with(request, "open", only_open.then_some(true))).await?;
+        Ok(AlertsView { now, ..value })
+    }
+
+    pub(crate) async fn alert_rules(&self) -> anyhow::Result<Vec<RuleView>> {
+        Ok(self.get(Request::get("/v1/alerts/rules")).await?.value)
     }
 
     pub(crate) async fn has_worker(&self) -> anyhow::Result<bool> {

@@ -116,6 +116,7 @@ create table jobs (
 
 create unique index jobs_key on jobs (kind, key) where key is not null;
 create index jobs_unsuccessful on jobs (unsuccessful_state, id) where unsuccessful_state is not null;
+
 -- Each child is in one of these two.
 create index jobs_parent on jobs (parent, id) where parent is not null and branch is null;
 create index jobs_branch on jobs (parent, branch, id) where branch is not null;
@@ -165,6 +166,7 @@ create table timers (
 create table workers (
     id            int8 primary key,
     lease_until   int8 not null,
+    lost_at       int8,                 -- when it was declared dead; null for one that lives or has retired
     status        int2 not null default 0,   -- 0 alive, 1 dead with claims to return, 2 gone
     name          text not null,
     liveness_file text,                 -- the lock file that its process holds while it lives
@@ -183,6 +185,7 @@ create table claims (
     epochs        int4[] not null,
     primary key (worker, number)
 ) with (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000);
+
 -- Compressing ids costs more than the bytes it saves.
 alter table claims alter column jobs set storage external, alter column epochs set storage external;
 
@@ -388,6 +391,7 @@ begin
             to_jsonb(tags)::text, options::text, nullif(policies, '{}')::text, convert_to(coalesce(input, 'null')::text, 'UTF8'));
     return made;
 end $$;
+
 -- It runs with the rights of the owner. PostgreSQL searches temporary schemas first unless the path names them: a temporary
 -- table of the caller's must not take the place of `arrivals`.
 do $$ begin
@@ -508,6 +512,7 @@ create table branches (
 ) with (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000);
 
 create index branches_poll on branches (poll_at) where poll_at is not null;
+
 -- Written when a branch is opened and when it is merged; the ends of its children do not touch it.
 create index branches_open on branches (job, number) where merged_at is null;
 
@@ -578,6 +583,39 @@ create table operations (
 ) with (fillfactor = 50);
 create index operations_running on operations (id) where ended_at is null;
 
+-- What rules of servers find wrong: a row per rule and subject. Few rows.
+create table alerts (
+    since         int8 not null,
+    fired_at      int8,
+    clear_since   int8,
+    resolved_at   int8,
+    updated_at    int8 not null,
+    rev           int8 not null,        -- raised by every change, which names the one that it follows
+    severity      int2 not null,        -- by number, as state
+    state         int2 not null,
+    posted        bool not null,        -- whether the last message says that it fires
+    is_open       bool not null,        -- whether rules must consider it: it is not resolved, or a message has to say so
+    rule          text not null,
+    subject       text not null,
+    value         text not null,
+    text          text not null,
+    target        text not null,        -- JSON
+    primary key (rule, subject)
+);
+create index alerts_open on alerts (rule collate "C", subject collate "C") where is_open;
+create index alerts_closed on alerts (updated_at) where not is_open;
+
+-- Rules, and subjects of rules, about which no messages are posted. Few rows.
+create table alert_mutes (
+    until_at      int8,                 -- null if it does not end by itself
+    muted_at      int8 not null,
+    rule          text not null,
+    subject       text not null,        -- empty for all of the rule
+    author        text not null,
+    note          text,
+    primary key (rule, subject)
+);
+
 -- What transactions have ended since the last roll-up: a row per transaction, lane, minute and branch, only ever added and deleted. Without
 -- an index: a roll-up takes all rows. Vacuum does not truncate it, which would lock out those who add.
 create table ended_batches (
@@ -593,6 +631,7 @@ create table ended_batches (
     retried       int4 not null,
     times         int2[]                -- per attempt that ended a job the buckets of how long it waited and ran, in one number
 ) with (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000, vacuum_truncate = off);
+
 -- Compressing buckets costs more than the bytes it saves.
 alter table ended_batches alter column times set storage external;
 

@@ -4,7 +4,7 @@
 -- name: declare_dead
 -- Declares workers dead: those in $2 and, with $3, those whose lease has run out. Waits for claims of theirs that are being made, so that none
 -- is missed afterwards. Reads all workers, which are few.
-update workers set status = 1 where id = any (array(
+update workers set status = 1, lost_at = {{common.now}} where id = any (array(
     select w.id from workers w
     where w.status = 0 and (w.id = any($2::int8[]) or ($3 and w.lease_until <= {{common.now}}))
     order by w.id

@@ -39,7 +39,7 @@ select array(select h.job from serial_holders h where h.serial_key = $1 order by
 -- name: workers
 -- Lists workers, and how many claims each has.
 select w.id, w.name, w.liveness_file, w.status, w.lease_until, (select count(*) from claims c where c.worker = w.id),
-       w.serves
+       w.serves, w.lost_at
 from workers w order by w.id
 
 -- name: queues

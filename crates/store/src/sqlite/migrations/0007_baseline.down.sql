@@ -7,6 +7,8 @@ drop table windlass_ended_batches;
 drop table windlass_sessions;
 drop table windlass_users;
 drop table windlass_operations;
+drop table windlass_alert_mutes;
+drop table windlass_alerts;
 drop table windlass_tokens;
 drop table windlass_branches;
 drop table windlass_context;

@@ -109,6 +109,7 @@ create table windlass_jobs (
 create unique index windlass_jobs_key on windlass_jobs (kind, key) where key is not null;
 create index windlass_jobs_unsuccessful on windlass_jobs (unsuccessful_state, id) where unsuccessful_state is not null;
 create index windlass_jobs_parent on windlass_jobs (parent, branch, id) where parent is not null;
+
 -- Parked jobs whose children have all ended. There should be none: the end of the last child wakes the parent. `repair` looks.
 create index windlass_jobs_stuck on windlass_jobs (id) where parked = 2 and pending_children = 0;
 
@@ -123,6 +124,7 @@ create table windlass_payloads (
 -- Lists of jobs. What has no index here is found through one of these, or among all jobs.
 create index windlass_jobs_error_class on windlass_jobs (error_class, id) where error_class is not null;
 create index windlass_jobs_unsuccessful_stage on windlass_jobs (stage, id, unsuccessful_state) where unsuccessful_state is not null;
+
 -- Parked jobs by stage. PostgreSQL has a table of them: there, an index would make every wait write all indexes.
 create index windlass_jobs_parked on windlass_jobs (stage, id, parked) where parked is not null;
 
@@ -162,7 +164,8 @@ create table windlass_workers (
     liveness_file text,                 -- the lock file that its process holds while it lives
     serves        text not null default '[]',  -- JSON: which queues, with how many slots and which kinds
     progress      text,                 -- JSON: what its attempts last reported; written by renew
-    token         text                  -- the token with which a server registered it; null for a process with access to this file
+    token         text,                 -- the token with which a server registered it; null for a process with access to this file
+    lost_at       integer               -- when it was declared dead; null for one that lives or has retired
 );
 
 -- One row per claim: the jobs it took, 20 bytes each (id, then epoch big-endian).
@@ -415,6 +418,7 @@ create table windlass_branches (
     primary key (job, number)
 ) without rowid;
 create index windlass_branches_poll on windlass_branches (poll_at) where poll_at is not null;
+
 -- Written when a branch is opened and when it is merged; the ends of its children do not touch it.
 create index windlass_branches_open on windlass_branches (job, number) where merged_at is null;
 
@@ -472,6 +476,39 @@ create table windlass_operations (
     error         text
 ) without rowid;
 create index windlass_operations_running on windlass_operations (id, updated_at) where ended_at is null;
+
+-- What rules of servers find wrong: a row per rule and subject. Few rows.
+create table windlass_alerts (
+    rule          text not null,
+    subject       text not null,
+    severity      integer not null,     -- by number, as state
+    state         integer not null,
+    value         text not null,
+    text          text not null,
+    target        text not null,        -- JSON
+    since         integer not null,
+    fired_at      integer,
+    clear_since   integer,
+    resolved_at   integer,
+    updated_at    integer not null,
+    posted        integer not null,     -- whether the last message says that it fires
+    is_open       integer not null,     -- whether rules must consider it: it is not resolved, or a message has to say so
+    rev           integer not null,     -- raised by every change, which names the one that it follows
+    primary key (rule, subject)
+) without rowid;
+create index windlass_alerts_open on windlass_alerts (rule, subject) where is_open = 1;
+create index windlass_alerts_closed on windlass_alerts (updated_at) where is_open = 0;
+
+-- Rules, and subjects of rules, about which no messages are posted. Few rows.
+create table windlass_alert_mutes (
+    rule          text not null,
+    subject       text not null,        -- empty for all of the rule
+    until_at      integer,              -- null if it does not end by itself
+    muted_at      integer not null,
+    author        text not null,
+    note          text,
+    primary key (rule, subject)
+) without rowid;
 
 -- What transactions have ended since the last roll-up: a row per transaction, lane, minute and branch, only ever added and deleted.
 create table windlass_ended_batches (

@@ -7,7 +7,7 @@ select id from windlass_workers where status = 0 and lease_until <= ?1 order by 
 
 -- name: declare_dead
 -- Declares a worker dead. Walks the primary key.
-update windlass_workers set status = 1 where id = ?1 and status = 0
+update windlass_workers set status = 1, lost_at = ?2 where id = ?1 and status = 0
 
 -- name: read_claims
 -- Reads claims of dead workers, at most ?1. Walks the primary key of claims.

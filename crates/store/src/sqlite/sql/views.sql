@@ -28,7 +28,8 @@ select job from windlass_serial_holders where serial_key = ?1 order by job limit
 
 -- name: workers
 -- Lists workers, and how many claims each has.
-select w.id, w.name, w.liveness_file, w.status, w.lease_until, (select count(*) from windlass_claims c where c.worker = w.id), w.serves
+select w.id, w.name, w.liveness_file, w.status, w.lease_until, (select count(*) from windlass_claims c where c.worker = w.id), w.serves,
+       w.lost_at
 from windlass_workers w order by w.id
 
 -- name: queues

@@ -1,0 +1,25 @@
+//! Alerts: rules say what is wrong, and whoever is named by a rule is told once that it begins and once that it ends.
+//!
+//! A [`Rule`] has a [`Condition`]. [`Snapshot`] is what is known of a store at one time; [`evaluate()`] finds the subjects for which the
+//! condition holds, and [`step()`] decides what becomes of each alert, both without IO. An [`Evaluator`] does that for all rules: it reads,
+//! decides and writes, and submits an [`AlertMessage`] in the same transaction that records the change. `windlass serve` calls it every
+//! few seconds and runs the jobs that post messages. [`AlertsView`] is what people see.
+//!
+//! What always holds: an alert is a row of the store and follows its own last revision, so several servers may evaluate the same rules and each
+//! message is submitted once. A pass reads a bounded number of rows by a few statements, whatever is wrong.
+
+mod evaluate;
+mod evaluator;
+mod message;
+mod rule;
+mod snapshot;
+mod state;
+mod view;
+
+pub use evaluate::{Finding, evaluate};
+pub use evaluator::{Evaluator, LinkTo, Passed};
+pub use message::{AlertBody, AlertMessage};
+pub use rule::{CLEAR_FOR, Condition, Counted, Ends, MAX_RULES, MAX_WITHIN, MIN_WITHIN, Rule, RuleView};
+pub use snapshot::{BranchSeen, EndedOf, ScheduleSeen, Snapshot};
+pub use state::{STALE_AFTER, Says, Step, step};
+pub use view::{AlertRow, AlertsView};
