@@ -151,6 +151,10 @@ pub(crate) fn routes() -> Vec<Route> {
         preferences::routes(),
         find::routes(),
         assets::routes(),
+        jobs::act::routes(),
+        job::act::routes(),
+        operation::routes(),
+        queues::routes(),
         vec![page::live_route()],
     ];
     pages.chain(parts.into_iter().flatten()).collect()
