@@ -20,6 +20,10 @@ struct Payment {
     cents: u64,
 }
 
+impl Signal for Payment {
+    const NAME: &'static str = "payment";
+}
+
 /// How long the checkout waits for the payment. In a shop it would be an hour or a day, which costs no more.
 const PAYMENT_TIME: Duration = Duration::from_millis(1_500);
 
@@ -32,9 +36,9 @@ impl Machine for Checkout {
         Ok(match self {
             Checkout::Start { order, cents } => {
                 println!("  order {order}: reserved, waits for {cents} cents");
-                Next::wait(Checkout::AwaitPayment { order, cents }, "payment").timeout(PAYMENT_TIME)
+                Next::receive::<Payment>(Checkout::AwaitPayment { order, cents }).timeout(PAYMENT_TIME)
             }
-            Checkout::AwaitPayment { order, cents } => match cx.signal::<Payment>("payment")? {
+            Checkout::AwaitPayment { order, cents } => match cx.receive()? {
                 Some(Payment { cents: paid }) if paid == cents => Next::to(Checkout::Ship { order, paid }),
                 Some(Payment { cents: paid }) => Next::to(Checkout::Refund { order, paid }),
                 None => Next::stop(format!("order {order} was not paid within {PAYMENT_TIME:?}")),
@@ -62,7 +66,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let job = start(1).await?;
     for _ in 0..2 {
         let payment = Payment { cents: 1_200 };
-        match engine.signal_key("checkout", "order-1", "payment", payment).dedup("charge-77").await {
+        match engine.signal_key("checkout", "order-1", Payment::NAME, payment).dedup("charge-77").await {
             Ok(delivery) => println!("  payment of charge-77: {delivery:?}"),
             // The machine may be faster than the second payment.
             Err(error) => println!("  payment of charge-77: {error}"),
@@ -71,12 +75,12 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("  {}", job.result().await?);
 
     println!("the payment arrives first, and submits the order:");
-    let job = start(2).signal_once("payment", "charge-78", Payment { cents: 1_200 }).await?;
+    let job = start(2).signal_once(Payment::NAME, "charge-78", Payment { cents: 1_200 }).await?;
     println!("  {}", job.result().await?);
 
     println!("the wrong amount:");
     let job = start(3).await?;
-    job.signal("payment", Payment { cents: 12 }).await?;
+    job.send(Payment { cents: 12 }).await?;
     println!("  {}", job.result().await?);
 
     println!("no payment at all:");
@@ -89,7 +93,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         Err(error) => println!("  {error}"),
         Ok(output) => println!("  not expected: {output}"),
     }
-    match job.signal("payment", Payment { cents: 1_200 }).await {
+    match job.send(Payment { cents: 1_200 }).await {
         Err(error) => println!("  a payment after that: {error}"),
         Ok(delivery) => println!("  not expected: {delivery:?}"),
     }

@@ -63,7 +63,8 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("the nightly report, triggered by hand:");
     let control = engine.control("operator").note("the numbers were corrected");
     if let ControlOutcome::Created(job) = control.trigger("nightly").await? {
-        engine.result::<()>(job).await?;
+        let report: Handle<Report> = engine.job(job).await?;
+        report.result().await?;
     }
     engine.stop().await;
     Ok(())

@@ -62,6 +62,17 @@ fn the_index_has_every_page() {
 }
 
 #[test]
+fn decisions_begin_with_their_number() {
+    for file in files(&root().join("docs/decisions")) {
+        let name = file.to_string_lossy().into_owned();
+        let text = read(&format!("docs/decisions/{name}"));
+        let number = name.split('-').next().expect("a number");
+        let title = text.lines().next().unwrap_or_default();
+        assert!(title.starts_with(&format!("# {number} — ")), "docs/decisions/{name} begins with {title:?}");
+    }
+}
+
+#[test]
 fn the_glossary_has_at_most_sixty_words() {
     let page = read("docs/concepts.md");
     let glossary = section(&page, "## Glossary");

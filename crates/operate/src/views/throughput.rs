@@ -12,16 +12,16 @@ use crate::Operator;
 /// The longest span that is shown: sums of an hour of a year are as many rows as a page can take.
 pub const MAX_SPAN: Duration = Duration::from_secs(366 * 86_400);
 
-/// How durations are spread.
+/// Percentiles of durations, in seconds; `None` if there are no durations. Each is within 10 % of the exact value.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Percentiles {
     /// How many durations there are.
     pub count: u64,
-    /// Half of them are not longer, in seconds; within 10 %, as the others are. `None` if there are none.
+    /// Half of the durations are at most this long.
     pub p50_seconds: Option<f64>,
-    /// 95 % are not longer.
+    /// 95 % are at most this long.
     pub p95_seconds: Option<f64>,
-    /// 99 % are not longer.
+    /// 99 % are at most this long.
     pub p99_seconds: Option<f64>,
 }
 

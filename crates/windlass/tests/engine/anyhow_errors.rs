@@ -143,7 +143,7 @@ const CASES: [(&str, &str, &str, u32); 5] = [
     ("registered", "declined", "paying: calling the bank: the card was declined above 10", 1),
     ("unregistered", "error", "calling the bank: forgotten", 3),
     ("text", "error", "no answer from the bank", 3),
-    ("io", "error", "reading the card: No such file or directory (os error 2)", 3),
+    ("io", "io", "reading the card: No such file or directory (os error 2)", 3),
 ];
 
 async fn what_is_inside_of_an_error_decides_in_all_code(on: On) {
