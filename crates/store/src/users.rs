@@ -153,9 +153,9 @@ pub struct SessionUse {
     pub hash: [u8; 32],
     /// Nothing is recorded if a use was recorded at this time or later.
     pub unless_since: Time,
-    /// It works for at least this long from now,
+    /// For how long it works from now on, unless that is longer already.
     pub lasts: Duration,
-    /// but no longer than this from when it was created.
+    /// How old it may become: no use lengthens it beyond.
     pub max_age: Duration,
 }
 
