@@ -77,7 +77,9 @@ pub fn split_url(url: &str) -> Result<(String, String), Error> {
     let path = if rest.starts_with('/') { rest.to_owned() } else { format!("/{rest}") };
     match path.parse::<Uri>() {
         Ok(_) => Ok((server.to_owned(), path)),
-        Err(error) => Err(Error::Address(format!("the path of the address at {server} cannot be used ({error}); encode it"))),
+        Err(error) => Err(Error::Address(format!(
+            "the path of the address at {server} cannot be used ({error}); encode it"
+        ))),
     }
 }
 
@@ -140,10 +142,20 @@ mod tests {
     fn an_address_on_the_web_is_a_server_and_a_path() {
         let split = |url| split_url(url).expect("an address");
         let (server, path) = split("https://hooks.example:8443/services/T00/B00?key=a%20b");
-        assert_eq!((server.as_str(), path.as_str()), ("https://hooks.example:8443", "/services/T00/B00?key=a%20b"));
+        assert_eq!(
+            (server.as_str(), path.as_str()),
+            ("https://hooks.example:8443", "/services/T00/B00?key=a%20b")
+        );
         assert_eq!(split("http://10.0.0.7"), ("http://10.0.0.7".into(), "/".into()));
         assert_eq!(split("http://[::1]:9?x=1"), ("http://[::1]:9".into(), "/?x=1".into()));
-        for bad in ["", "hooks.example", "/hook", "ftp://hooks.example/x", "https://ada:secret@hooks.example/x", "https://a b/"] {
+        for bad in [
+            "",
+            "hooks.example",
+            "/hook",
+            "ftp://hooks.example/x",
+            "https://ada:secret@hooks.example/x",
+            "https://a b/",
+        ] {
             let error = split_url(bad).expect_err(bad).to_string();
             assert!(!error.contains("secret"), "{error}");
         }

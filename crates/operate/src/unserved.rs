@@ -64,7 +64,8 @@ pub(crate) fn is_served(queue: &str, workers: &[WorkerView], now: Time) -> bool 
 /// What to write so that a queue is served.
 pub(crate) fn advice(queue: &str) -> String {
     if queue == ALERT_QUEUE {
-        return "start `windlass serve`, or a worker, with the `[webhooks]` that the alert rules name".to_owned();
+        return "start `windlass serve`, or a worker, with the `[webhooks]` that the alert rules name"
+            .to_owned();
     }
     format!(
         "add `.queue({queue:?}, Pool::slots(4))` to the program, or start a worker with `--queue {queue}=4`"

@@ -46,7 +46,12 @@ pub trait Alerts: Send + Sync + 'static {
     ) -> Fut<'a, ControlOutcome>;
 
     /// Mutes a rule, or one subject of it, until a time or until it is unmuted. Replaces a mute of the same.
-    fn mute_alerts<'a>(&'a self, now: Now, mute: &'a NewAlertMute, actor: &'a Actor) -> Fut<'a, ControlOutcome>;
+    fn mute_alerts<'a>(
+        &'a self,
+        now: Now,
+        mute: &'a NewAlertMute,
+        actor: &'a Actor,
+    ) -> Fut<'a, ControlOutcome>;
 
     /// Ends the mute of a rule, or of one subject of it.
     fn unmute_alerts<'a>(
@@ -313,7 +318,10 @@ pub(crate) fn check(changes: &[AlertChange], limits: &Limits) -> Result<(), Erro
 
 /// Refuses names that cannot be stored.
 pub(crate) fn check_names(rule: &str, subject: Option<&str>) -> Result<(), Error> {
-    let texts = [("name of the alert rule", Some(rule), MAX_NAME_BYTES), ("subject of the alert", subject, MAX_SUBJECT)];
+    let texts = [
+        ("name of the alert rule", Some(rule), MAX_NAME_BYTES),
+        ("subject of the alert", subject, MAX_SUBJECT),
+    ];
     for (what, text, most) in texts {
         let Some(text) = text else { continue };
         if text.is_empty() {
@@ -370,7 +378,9 @@ impl Columns {
     pub(crate) fn decode(self) -> Result<Alert, Error> {
         let fault = |column: &str| {
             let Columns { rule, subject, .. } = &self;
-            Error::Fault(format!("the column {column} of the alert {rule:?} about {subject:?} does not decode"))
+            Error::Fault(format!(
+                "the column {column} of the alert {rule:?} about {subject:?} does not decode"
+            ))
         };
         let severity = Severity::of_number(self.severity).ok_or_else(|| fault("severity"))?;
         let state = AlertState::of_number(self.state).ok_or_else(|| fault("state"))?;
@@ -458,8 +468,12 @@ mod tests {
             author: "ada".into(),
             note: None,
         };
-        assert!(mute(None, None).applies("r", "a", Time(9)) && mute(Some("a"), None).applies("r", "a", Time(9)));
-        assert!(!mute(None, None).applies("q", "a", Time(9)) && !mute(Some("b"), None).applies("r", "a", Time(9)));
+        assert!(
+            mute(None, None).applies("r", "a", Time(9)) && mute(Some("a"), None).applies("r", "a", Time(9))
+        );
+        assert!(
+            !mute(None, None).applies("q", "a", Time(9)) && !mute(Some("b"), None).applies("r", "a", Time(9))
+        );
         let until = mute(None, Some(Time(5)));
         assert!(until.applies("r", "a", Time(4)) && !until.applies("r", "a", Time(5)));
     }

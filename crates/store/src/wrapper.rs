@@ -8,15 +8,15 @@ use windlass_model::{
 };
 
 use crate::{
-    Actor, AdminAction, Alert, AlertChange, AlertMute, Alerts, Attempt, AuditEntry, AuditFilter, Backend, Backlog, Branch, BranchChild,
-    BranchChildFilter, BranchHealth, BranchTimes, CancelRequest, ChildEnd, ChildGroup, ClaimBatch,
-    ClaimOnSubmit, ClaimRequest, Control, ControlOutcome, Database, Diagnose, Execution, Filter, Firing,
-    Fork, Fut, Holds, Inspect, Job, JobAction, JobEnd, JobPage, LimitView, Maintenance, MatchCount, Miscount,
-    Miss, NewAlertMute, NewToken, NewWorker, Now, OldestReady, PollReport, Prune, Pruned, QueueView, ReapReport,
-    ReapRequest, Registrant, RenewRequest, Renewal, Replay, RollUpReport, RollUpRequest, ScheduleView,
-    SchemaState, SerialView, SignalOutcome, SignalWaitFilter, SignalWaits, SourceRow, StageUpdate,
-    StateCount, Store, StoredToken, Summary, TableSource, Throughput, ThroughputFilter, TimerReport, Token,
-    Tokens, Transition, TransitionCount, Work, WorkerView,
+    Actor, AdminAction, Alert, AlertChange, AlertMute, Alerts, Attempt, AuditEntry, AuditFilter, Backend,
+    Backlog, Branch, BranchChild, BranchChildFilter, BranchHealth, BranchTimes, CancelRequest, ChildEnd,
+    ChildGroup, ClaimBatch, ClaimOnSubmit, ClaimRequest, Control, ControlOutcome, Database, Diagnose,
+    Execution, Filter, Firing, Fork, Fut, Holds, Inspect, Job, JobAction, JobEnd, JobPage, LimitView,
+    Maintenance, MatchCount, Miscount, Miss, NewAlertMute, NewToken, NewWorker, Now, OldestReady, PollReport,
+    Prune, Pruned, QueueView, ReapReport, ReapRequest, Registrant, RenewRequest, Renewal, Replay,
+    RollUpReport, RollUpRequest, ScheduleView, SchemaState, SerialView, SignalOutcome, SignalWaitFilter,
+    SignalWaits, SourceRow, StageUpdate, StateCount, Store, StoredToken, Summary, TableSource, Throughput,
+    ThroughputFilter, TimerReport, Token, Tokens, Transition, TransitionCount, Work, WorkerView,
 };
 
 /// Declares [`Wrapper`] with every method of the traits, and implements the traits for every wrapper.

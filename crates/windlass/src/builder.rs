@@ -182,7 +182,12 @@ impl Builder {
     #[doc(hidden)]
     pub fn own_task<T: Task>(mut self, pool: Pool) -> Builder {
         let is_reserved = |name: &str| name.starts_with(RESERVED_PREFIX);
-        assert!(is_reserved(T::KIND) && is_reserved(T::QUEUE), "{} in {} is a user's own kind", T::KIND, T::QUEUE);
+        assert!(
+            is_reserved(T::KIND) && is_reserved(T::QUEUE),
+            "{} in {} is a user's own kind",
+            T::KIND,
+            T::QUEUE
+        );
         self.own_pools.retain(|(queue, _)| queue != T::QUEUE);
         self.own_pools.push((T::QUEUE.to_owned(), pool));
         let handler =

@@ -229,7 +229,10 @@ async fn test(args: &Test, program: &Program) -> anyhow::Result<ExitCode> {
     match ended? {
         Ended::Done(answer) => {
             let status = answer["status"].as_u64().unwrap_or_default();
-            out::print(&format!("alert rule {}: a test message was delivered (status {status})\n", args.rule))?;
+            out::print(&format!(
+                "alert rule {}: a test message was delivered (status {status})\n",
+                args.rule
+            ))?;
             Ok(ExitCode::SUCCESS)
         }
         Ended::Error { text, .. } => bail!("the message was not delivered: {text}"),

@@ -157,10 +157,15 @@ impl Fields<'_> {
         let Some((_, own)) = CONDITIONS.iter().find(|(name, _)| *name == when) else {
             let near = nearest::of(&when, names.iter().copied());
             let near = near.map(|near| format!("did you mean {near:?}? ")).unwrap_or_default();
-            bail!("`{}` is {when:?}, which is no condition; {near}The conditions are {}", self.at("when"), names.join(", "));
+            bail!(
+                "`{}` is {when:?}, which is no condition; {near}The conditions are {}",
+                self.at("when"),
+                names.join(", ")
+            );
         };
         self.check_keys(&when, own)?;
-        let ends = || -> anyhow::Result<Ends> { Ok(Ends { kind: self.text("kind")?, queue: self.text("queue")? }) };
+        let ends =
+            || -> anyhow::Result<Ends> { Ok(Ends { kind: self.text("kind")?, queue: self.text("queue")? }) };
         let above = || self.must("above", self.span("above")?, "\"10m\"");
         let within = || self.must("within", self.span("within")?, "\"10m\"");
         Ok(match when.as_str() {
@@ -217,7 +222,9 @@ impl Fields<'_> {
 pub(super) fn webhooks(settings: &mut AlertSettings, value: &Value) -> anyhow::Result<()> {
     const KEYS: [&str; 2] = ["url", "secret_file"];
     let wrong = |name: &str| {
-        anyhow!("`webhooks` has a table for each webhook; write it as [webhooks.{name}] with url and secret_file below")
+        anyhow!(
+            "`webhooks` has a table for each webhook; write it as [webhooks.{name}] with url and secret_file below"
+        )
     };
     let Value::Table(webhooks) = value else { return Err(wrong("default")) };
     for (name, value) in webhooks {
@@ -229,7 +236,9 @@ pub(super) fn webhooks(settings: &mut AlertSettings, value: &Value) -> anyhow::R
         }
         let text = |key: &str| match table.get(key) {
             Some(value) => string(&path(key), value),
-            None => bail!("`{}` is missing; a webhook has an address and a secret that signs messages", path(key)),
+            None => {
+                bail!("`{}` is missing; a webhook has an address and a secret that signs messages", path(key))
+            }
         };
         let (url, secret_file) = (text("url")?, text("secret_file")?.into());
         settings.webhooks.insert(name.clone(), WebhookSettings { url, secret_file });
@@ -249,7 +258,11 @@ pub(super) fn check_webhooks(settings: &AlertSettings) -> anyhow::Result<()> {
             Some(near) => format!("did you mean `{near}`?"),
             None => format!("add [webhooks.{webhook}] with url and secret_file"),
         };
-        bail!("`alerts.{}.webhook` is {}, and there is no such webhook; {near}", rule.name, display(&Value::String(webhook.clone())));
+        bail!(
+            "`alerts.{}.webhook` is {}, and there is no such webhook; {near}",
+            rule.name,
+            display(&Value::String(webhook.clone()))
+        );
     }
     Ok(())
 }
@@ -334,18 +347,31 @@ mod tests {
         assert!(rule("").contains("`alerts.r.when` is missing; add when = one of oldest_ready"));
         assert!(rule("when = 'failure'").contains("did you mean \"failures\"?"));
         assert!(rule("when = 'worker_lost'").contains("`alerts.r.within` is missing"));
-        assert!(rule("when = 'worker_lost'\nwithin = '1h'\nseverty = 'bad'").contains("did you mean `severity`?"));
-        assert!(rule("when = 'worker_lost'\nwithin = '1h'\nseverity = 'worst'").contains("none of bad, warn"));
+        assert!(
+            rule("when = 'worker_lost'\nwithin = '1h'\nseverty = 'bad'").contains("did you mean `severity`?")
+        );
+        assert!(
+            rule("when = 'worker_lost'\nwithin = '1h'\nseverity = 'worst'").contains("none of bad, warn")
+        );
         let other = rule("when = 'worker_lost'\nwithin = '1h'\npercent = 3");
-        assert!(other.contains("`alerts.r.percent` is for conditions like error_rate, and not for worker_lost"), "{other}");
+        assert!(
+            other.contains("`alerts.r.percent` is for conditions like error_rate, and not for worker_lost"),
+            "{other}"
+        );
         assert!(rule("when = 'failures'\nabove = '1h'\nwithin = '1h'").contains("whole number"));
         assert!(rule("when = 'failures'\nabove = 1\nwithin = '1s'").contains("from 1m to 24h"));
         let webhooks = "[webhooks.ops]\nurl = 'https://a/'\nsecret_file = 's'";
-        let near = error(&format!("[[alerts]]\nname = 'r'\nwhen = 'worker_lost'\nwithin = '1h'\nwebhook = 'op'\n{webhooks}"));
+        let near = error(&format!(
+            "[[alerts]]\nname = 'r'\nwhen = 'worker_lost'\nwithin = '1h'\nwebhook = 'op'\n{webhooks}"
+        ));
         assert!(near.contains("did you mean `ops`?"), "{near}");
         assert!(rule("when = 'worker_lost'\nwithin = '1h'\nwebhook = 'op'").contains("add [webhooks.op]"));
-        assert!(error("[webhooks.ops]\nurl = 'https://a/'").contains("`webhooks.ops.secret_file` is missing"));
-        assert!(error("[webhooks.ops]\nurl = 'https://a/'\nsecret = 's'").contains("did you mean `secret_file`?"));
+        assert!(
+            error("[webhooks.ops]\nurl = 'https://a/'").contains("`webhooks.ops.secret_file` is missing")
+        );
+        assert!(
+            error("[webhooks.ops]\nurl = 'https://a/'\nsecret = 's'").contains("did you mean `secret_file`?")
+        );
         assert!(error("webhooks = 3").contains("[webhooks.default]"));
     }
 }

@@ -13,8 +13,8 @@ use std::{
     time::Duration,
 };
 
-use anyhow::{Context, anyhow, bail};
 pub(crate) use alerts::AlertSettings;
+use anyhow::{Context, anyhow, bail};
 pub(crate) use remote::RemoteSettings;
 pub(crate) use retention::{Keep, RetentionSettings};
 pub(crate) use server::ServerSettings;

@@ -61,7 +61,13 @@ fn findings(rule: &Rule, snapshot: &Snapshot) -> Vec<Finding> {
 }
 
 impl Finding {
-    fn new(rule: &Rule, subject: impl Into<String>, value: String, text: String, link: AlertTarget) -> Finding {
+    fn new(
+        rule: &Rule,
+        subject: impl Into<String>,
+        value: String,
+        text: String,
+        link: AlertTarget,
+    ) -> Finding {
         Finding { rule: rule.name.clone(), subject: subject.into(), value, text, link }
     }
 }
@@ -204,11 +210,13 @@ fn missed(rule: &Rule, seen: &ScheduleSeen, within: Duration, now: Time) -> Opti
 }
 
 fn worker_lost(rule: &Rule, snapshot: &Snapshot, within: Duration) -> Vec<Finding> {
-    let lost = snapshot.workers.iter().filter(|worker| {
-        worker.lost_at.is_some_and(|lost_at| snapshot.now - lost_at <= within)
-    });
+    let lost = snapshot
+        .workers
+        .iter()
+        .filter(|worker| worker.lost_at.is_some_and(|lost_at| snapshot.now - lost_at <= within));
     let finding = |worker: &windlass_store::WorkerView| {
-        let text = format!("worker {} was lost: it stopped renewing its lease, or its process is gone", worker.name);
+        let text =
+            format!("worker {} was lost: it stopped renewing its lease, or its process is gone", worker.name);
         let link = AlertTarget::Worker { worker: worker.id };
         Finding::new(rule, worker.id.to_string(), worker.name.clone(), text, link)
     };

@@ -264,8 +264,11 @@ mod tests {
             note: None,
         };
         let plan = Plan::new(&rules, &[], &findings, std::slice::from_ref(&mute), NOW);
-        let says: Vec<bool> =
-            plan.steps.iter().map(|planned| matches!(planned.step, Step::Set { says: Some(_), .. })).collect();
+        let says: Vec<bool> = plan
+            .steps
+            .iter()
+            .map(|planned| matches!(planned.step, Step::Set { says: Some(_), .. }))
+            .collect();
         assert_eq!(says, [false, true]);
     }
 }

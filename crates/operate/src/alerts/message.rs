@@ -71,8 +71,8 @@ impl AlertMessage {
 
     /// The job that posts it.
     pub(super) fn job(&self, operator: &Operator, key: Option<String>) -> Result<NewJob, Error> {
-        let input = serde_json::to_vec(self)
-            .map_err(|source| Error::Encode { kind: ALERT_KIND.into(), source })?;
+        let input =
+            serde_json::to_vec(self).map_err(|source| Error::Encode { kind: ALERT_KIND.into(), source })?;
         let job = NewJob::new(operator.new_id(), ALERT_KIND, ALERT_QUEUE, Payload::json(input));
         operator.codecs().encoded(NewJob { key, ..job })
     }

@@ -164,7 +164,12 @@ impl fmt::Display for Condition {
             }
             Condition::Failures { of, above, within } => {
                 let jobs = text::jobs(*above);
-                write!(f, "more than {jobs} of {of} {} within {}", if *above == 1 { "fails" } else { "fail" }, span(within))
+                write!(
+                    f,
+                    "more than {jobs} of {of} {} within {}",
+                    if *above == 1 { "fails" } else { "fail" },
+                    span(within)
+                )
             }
             Condition::ErrorRate { of, count, percent, at_least, within } => write!(
                 f,
@@ -179,7 +184,8 @@ impl fmt::Display for Condition {
                 span(above)
             ),
             Condition::ScheduleMissed { schedule, within } => {
-                let schedule = schedule.as_ref().map_or("any schedule".to_owned(), |name| format!("schedule {name}"));
+                let schedule =
+                    schedule.as_ref().map_or("any schedule".to_owned(), |name| format!("schedule {name}"));
                 write!(f, "{schedule} missed a tick within {}", span(within))
             }
             Condition::WorkerLost { within } => write!(f, "a worker was lost within {}", span(within)),
@@ -219,7 +225,8 @@ impl Rule {
 
     /// The rules of a server whose settings have none.
     pub fn built_in() -> Vec<Rule> {
-        let (minutes, hours) = (|n: u64| Duration::from_secs(n * 60), |n: u64| Duration::from_secs(n * 3_600));
+        let (minutes, hours) =
+            (|n: u64| Duration::from_secs(n * 60), |n: u64| Duration::from_secs(n * 3_600));
         let of = Ends::default;
         let (count, within) = (Counted::Attempts, minutes(10));
         vec![
@@ -262,7 +269,9 @@ impl Rule {
             Condition::ErrorRate { at_least: 0, .. } => {
                 wrong("counts if at least 0 have ended".into(), "use at least 1")
             }
-            Condition::WorkerLost { within } | Condition::ScheduleMissed { within, .. } if within.is_zero() => {
+            Condition::WorkerLost { within } | Condition::ScheduleMissed { within, .. }
+                if within.is_zero() =>
+            {
                 wrong("looks back no time at all".into(), "use a span like \"10m\"")
             }
             Condition::StuckBranch { above } if above.is_zero() => {
@@ -280,7 +289,10 @@ impl Rule {
             let why = format!("are {}", rules.len());
             return Err(Invalid { what: what(), why, hint: format!("use at most {MAX_RULES}") });
         }
-        let twice = rules.iter().enumerate().find(|(n, rule)| rules[..*n].iter().any(|known| known.name == rule.name));
+        let twice = rules
+            .iter()
+            .enumerate()
+            .find(|(n, rule)| rules[..*n].iter().any(|known| known.name == rule.name));
         match twice {
             Some((_, rule)) => Err(Invalid {
                 what: what(),

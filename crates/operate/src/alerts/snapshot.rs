@@ -6,9 +6,7 @@ use std::{
 };
 
 use windlass_model::{JobId, Time};
-use windlass_store::{
-    BranchHealth, Error, Miss, QueueView, ThroughputBy, ThroughputFilter, WorkerView,
-};
+use windlass_store::{BranchHealth, Error, Miss, QueueView, ThroughputBy, ThroughputFilter, WorkerView};
 
 use super::{Rule, evaluate::branch_subject, rule::Condition};
 use crate::Operator;
@@ -217,6 +215,7 @@ async fn last_end(operator: &Operator, branch: &BranchHealth) -> Result<Option<T
         return Ok(None);
     };
     let times = inspect.branch_times(branch.job).await?;
-    let last = times.into_iter().find(|times| times.branch == opened.number).and_then(|times| times.last_end_at);
+    let last =
+        times.into_iter().find(|times| times.branch == opened.number).and_then(|times| times.last_end_at);
     Ok(Some(last.unwrap_or(opened.opened_at)))
 }

@@ -96,7 +96,8 @@ fn hold(rule: &Rule, alert: Option<&Alert>, finding: &Finding, now: Time) -> Ale
     };
     let mut next = alert.cloned().unwrap_or_else(new);
     next.severity = rule.severity;
-    (next.value, next.text, next.target) = (finding.value.clone(), finding.text.clone(), finding.link.clone());
+    (next.value, next.text, next.target) =
+        (finding.value.clone(), finding.text.clone(), finding.link.clone());
     match next.state {
         AlertState::Firing => {}
         AlertState::Resolving => (next.state, next.clear_since) = (AlertState::Firing, None),
@@ -143,7 +144,8 @@ fn message(rule: Option<&Rule>, next: &Alert, is_muted: bool) -> (bool, Option<S
 
 fn must_be_written(alert: &Alert, next: &Alert, now: Time) -> bool {
     let age = now - alert.updated_at;
-    let as_text = |alert: &Alert| (alert.value.clone(), alert.text.clone(), alert.severity, alert.target.clone());
+    let as_text =
+        |alert: &Alert| (alert.value.clone(), alert.text.clone(), alert.severity, alert.target.clone());
     let Alert { state, since, fired_at, clear_since, resolved_at, posted, .. } = alert;
     let is_moved = (*state, *since, *fired_at) != (next.state, next.since, next.fired_at)
         || (*clear_since, *resolved_at, *posted) != (next.clear_since, next.resolved_at, next.posted);

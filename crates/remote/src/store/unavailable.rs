@@ -4,12 +4,12 @@ use std::{sync::atomic::Ordering, time::Duration};
 
 use windlass_model::{JobId, NewJob, Rev, Time, WorkerId};
 use windlass_store::{
-    Actor, AdminAction, Alert, AlertChange, AlertMute, Alerts, Attempt, AuditEntry, AuditFilter, Backlog, BranchHealth, BranchTimes, ChildGroup,
-    Control, ControlOutcome, Database, Diagnose, Error, Filter, Firing, Fork, Fut, Holds, Inspect, Job,
-    JobAction, JobPage, LimitView, MatchCount, Miscount, Miss, NewAlertMute, NewToken, Now, OldestReady, QueueView,
-    Registrant, ScheduleView, SchemaState, SerialView, SignalWaitFilter, SignalWaits, StageUpdate,
-    StateCount, StoredToken, Summary, Throughput, ThroughputFilter, Token, Tokens, Transition,
-    TransitionCount, WorkerView,
+    Actor, AdminAction, Alert, AlertChange, AlertMute, Alerts, Attempt, AuditEntry, AuditFilter, Backlog,
+    BranchHealth, BranchTimes, ChildGroup, Control, ControlOutcome, Database, Diagnose, Error, Filter,
+    Firing, Fork, Fut, Holds, Inspect, Job, JobAction, JobPage, LimitView, MatchCount, Miscount, Miss,
+    NewAlertMute, NewToken, Now, OldestReady, QueueView, Registrant, ScheduleView, SchemaState, SerialView,
+    SignalWaitFilter, SignalWaits, StageUpdate, StateCount, StoredToken, Summary, Throughput,
+    ThroughputFilter, Token, Tokens, Transition, TransitionCount, WorkerView,
 };
 
 use super::{RemoteStore, test_time};

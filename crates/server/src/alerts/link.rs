@@ -58,7 +58,10 @@ mod tests {
             change(&mut settings);
             settings
         };
-        assert_eq!(base(&Settings::default(), at("127.0.0.1:7077")).as_deref(), Some("http://127.0.0.1:7077"));
+        assert_eq!(
+            base(&Settings::default(), at("127.0.0.1:7077")).as_deref(),
+            Some("http://127.0.0.1:7077")
+        );
         assert_eq!(base(&Settings::default(), at("0.0.0.0:7077")), None);
         let named = with(|settings| settings.hosts = vec!["jobs.example".into()]);
         assert_eq!(base(&named, at("0.0.0.0:7077")).as_deref(), Some("http://jobs.example:7077"));

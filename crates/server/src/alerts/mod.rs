@@ -55,7 +55,8 @@ pub(crate) struct AlertLoop {
 impl AlertLoop {
     /// Messages have links to pages at `base`.
     pub(crate) fn new(operator: Operator, settings: AlertSettings, base: Option<String>) -> AlertLoop {
-        let link = base.map(|base| -> LinkTo { Arc::new(move |target| format!("{base}{}", link::path_of(target))) });
+        let link =
+            base.map(|base| -> LinkTo { Arc::new(move |target| format!("{base}{}", link::path_of(target))) });
         let evaluator = Evaluator::new(settings.rules.clone(), link);
         AlertLoop { operator, evaluator, settings, pruned_at: None, is_failing: false }
     }

@@ -86,7 +86,8 @@ impl Webhook {
             Ok::<_, windlass_http::Error>((status, retry_after))
         };
         let late = |_| {
-            let message = format!("{} did not answer within {PATIENCE:?}; check that it works", self.client.url());
+            let message =
+                format!("{} did not answer within {PATIENCE:?}; check that it works", self.client.url());
             Failure::retry(message).class("timeout")
         };
         let answered = tokio::time::timeout(PATIENCE, exchange).await.map_err(late)?;
@@ -232,7 +233,10 @@ mod tests {
     fn what_is_secret_is_in_no_error_and_in_no_log() {
         let webhook = Webhook::new("https://hooks.example/T00/path", "hidden").expect("a webhook");
         let shown = format!("{webhook:?}");
-        assert!(shown.contains("hooks.example") && !shown.contains("T00") && !shown.contains("hidden"), "{shown}");
+        assert!(
+            shown.contains("hooks.example") && !shown.contains("T00") && !shown.contains("hidden"),
+            "{shown}"
+        );
         for bad in ["hooks.example/T00", "https://ada:T00@hooks.example/x", "https://hooks.example/T00 x"] {
             let error = Webhook::new(bad, "hidden").expect_err(bad);
             assert!(!error.contains("hidden"), "{error}");

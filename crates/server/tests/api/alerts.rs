@@ -31,13 +31,8 @@ on_both! {
 /// Fires when more than half of the jobs of a kind fail, and is resolved as soon as it is fewer.
 fn rule() -> Rule {
     let within = Duration::from_secs(300);
-    let when = Condition::ErrorRate {
-        of: Ends::default(),
-        count: Counted::Jobs,
-        percent: 50,
-        at_least: 1,
-        within,
-    };
+    let when =
+        Condition::ErrorRate { of: Ends::default(), count: Counted::Jobs, percent: 50, at_least: 1, within };
     let (clear_for, severity) = (Duration::ZERO, Severity::Bad);
     Rule { clear_for, severity, webhook: Some("ops".into()), ..Rule::new("failing", when) }
 }
@@ -85,17 +80,24 @@ async fn a_failing_kind_is_told_once_when_it_begins_and_once_when_it_ends(databa
     engine.start().await.expect("a worker");
     let server = Running::on(dir, engine.clone(), evaluating(vec![rule()])).await;
     // Another server on the same store finds the same at the same time.
-    let other = Running::on(tempfile::tempdir().expect("a folder"), engine.clone(), evaluating(vec![rule()])).await;
+    let other =
+        Running::on(tempfile::tempdir().expect("a folder"), engine.clone(), evaluating(vec![rule()])).await;
     end(&server, "fail").await;
     let told = receiver.accepted().await.body;
-    assert_eq!((&told["rule"], &told["subject"], &told["state"]), (&json!("failing"), &json!("echo"), &json!("firing")));
+    assert_eq!(
+        (&told["rule"], &told["subject"], &told["state"]),
+        (&json!("failing"), &json!("echo"), &json!("firing"))
+    );
     assert_eq!((&told["severity"], &told["value"]), (&json!("bad"), &json!("100 %")));
     assert_eq!(told["text"], "100 % of 1 jobs of kind echo failed within 5m, more than 50 %");
     assert_eq!(told["url"], "https://jobs.example/jobs?state=failed&kind=echo");
     let since: Time = told["since"].as_str().expect("a time").parse().expect("a time");
     let alerts = server.get("/v1/alerts?open=true").await.expect(200);
     let alert = &alerts["alerts"][0];
-    assert_eq!((&alert["state"], &alert["posted"], &alert["is_stale"]), (&json!("firing"), &json!(true), &json!(false)));
+    assert_eq!(
+        (&alert["state"], &alert["posted"], &alert["is_stale"]),
+        (&json!("firing"), &json!(true), &json!(false))
+    );
     assert_eq!(alert["target"], json!({ "type": "kind", "kind": "echo" }));
     assert_eq!(alert["since"], json!(since));
     for _ in 0..2 {
@@ -174,7 +176,10 @@ async fn a_test_message_arrives_like_the_others(database: Database) {
     server.post("/v1/alerts/test", json!({ "rule": "silent" })).await.refused(409, "conflict");
     server.post("/v1/alerts/test", json!({ "rule": "nothing" })).await.refused(404, "not_found");
     let rules = server.get("/v1/alerts/rules").await.expect(200);
-    assert_eq!((&rules[0]["name"], &rules[0]["webhook"], &rules[1]["webhook"]), (&json!("failing"), &json!("ops"), &Value::Null));
+    assert_eq!(
+        (&rules[0]["name"], &rules[0]["webhook"], &rules[1]["webhook"]),
+        (&json!("failing"), &json!("ops"), &Value::Null)
+    );
     assert_eq!(rules[0]["text"], "more than 50 % of the jobs of a kind fail within 5m, if at least 1 end");
     // Nobody else makes such a job, and lists of kinds do not offer it.
     let own = json!({ "kind": ALERT_KIND, "queue": "windlass.alerts", "input": {} });
@@ -196,7 +201,10 @@ async fn alerts_are_read_by_viewers_and_muted_by_operators(database: Database) {
         (Request::get("/v1/alerts"), vec![Role::Viewer, Role::Operator, Role::Admin]),
         (Request::get("/v1/alerts/rules"), vec![Role::Viewer, Role::Operator, Role::Admin]),
         (mute, vec![Role::Operator, Role::Admin]),
-        (Request::post("/v1/alerts/unmute", &json!({ "rule": "failing" })), vec![Role::Operator, Role::Admin]),
+        (
+            Request::post("/v1/alerts/unmute", &json!({ "rule": "failing" })),
+            vec![Role::Operator, Role::Admin],
+        ),
         (Request::post("/v1/alerts/test", &json!({ "rule": "failing" })), vec![Role::Operator, Role::Admin]),
     ];
     for (request, roles) in requests {

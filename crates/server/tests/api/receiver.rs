@@ -89,8 +89,9 @@ impl Receiver {
 fn check_signature(header: &str, body: &[u8]) {
     let (seconds, hex) =
         header.strip_prefix("t=").and_then(|rest| rest.split_once(",v1=")).expect("t=UNIX,v1=HEX");
-    let age = std::time::SystemTime::now()
-        .duration_since(std::time::UNIX_EPOCH + std::time::Duration::from_secs(seconds.parse().expect("seconds")));
+    let age = std::time::SystemTime::now().duration_since(
+        std::time::UNIX_EPOCH + std::time::Duration::from_secs(seconds.parse().expect("seconds")),
+    );
     assert!(age.expect("past").as_secs() < 60, "it was sent now");
     let mut mac = Hmac::<Sha256>::new_from_slice(SECRET.as_bytes()).expect("a key");
     mac.update(format!("{seconds}.").as_bytes());

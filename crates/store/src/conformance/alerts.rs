@@ -81,7 +81,10 @@ pub async fn an_alert_is_kept_as_it_is_written(store: Handle) {
     (full.clear_since, full.resolved_at, full.posted) = (Some(t(6)), Some(t(7)), true);
     (full.severity, full.state) = (Severity::Bad, AlertState::Resolving);
     full.target = AlertTarget::Branch { job: id(9), branch: "items".into() };
-    assert_eq!(write(&store, 9, &[set(&full), set(&alert("a\"b", AlertState::Pending, 8))]).await, [true, true]);
+    assert_eq!(
+        write(&store, 9, &[set(&full), set(&alert("a\"b", AlertState::Pending, 8))]).await,
+        [true, true]
+    );
     let kept = Alert { rev: 1, ..alert("a\"b", AlertState::Pending, 8) };
     assert_eq!(open(&store).await, [kept.clone(), Alert { rev: 1, ..full }], "by rule and subject");
     assert_eq!(store.open_alerts(1).await.expect("read"), [kept]);
@@ -94,12 +97,17 @@ pub async fn a_change_follows_the_number_that_it_knows(store: Handle) {
     let fires = Alert { rev: pending.rev, ..firing("mail", 2) };
     let change = [set_and_say(&fires, message(1, "first"))];
     assert_eq!(write(&store, 2, &change).await, [true]);
-    assert_eq!(write(&store, 2, &[set_and_say(&fires, message(2, "second"))]).await, [false], "it was changed");
+    assert_eq!(
+        write(&store, 2, &[set_and_say(&fires, message(2, "second"))]).await,
+        [false],
+        "it was changed"
+    );
     assert_eq!(write(&store, 2, &[set_and_say(&firing("mail", 2), message(3, "third"))]).await, [false]);
     assert_eq!(write(&store, 2, &[delete(&pending)]).await, [false]);
     assert!(exists(&store, id(1)).await && !exists(&store, id(2)).await && !exists(&store, id(3)).await);
     let other = firing("sms", 3);
-    let changes = [delete(&only_open(&store).await), set_and_say(&other, message(4, "fourth")), delete(&pending)];
+    let changes =
+        [delete(&only_open(&store).await), set_and_say(&other, message(4, "fourth")), delete(&pending)];
     assert_eq!(write(&store, 3, &changes).await, [true, true, false], "each by itself");
     assert_eq!(only_open(&store).await.subject, "sms");
     assert!(exists(&store, id(4)).await);
@@ -171,7 +179,8 @@ pub async fn of_many_writers_one_records_a_change(store: Handle) {
     let writers = (0..8).map(|n| {
         let store = Handle::clone(&store);
         tokio::spawn(async move {
-            let first = write(&store, 1, &[set_and_say(&firing("mail", 1), message(n, &format!("new{n}")))]).await;
+            let first =
+                write(&store, 1, &[set_and_say(&firing("mail", 1), message(n, &format!("new{n}")))]).await;
             let fires = only_open(&store).await;
             let key = format!("again{n}");
             let again = set_and_say(&Alert { rev: 1, ..resolved(&fires, 2) }, message(100 + n, &key));
@@ -210,7 +219,10 @@ pub async fn mutes_are_kept_until_they_end(store: Handle) {
     assert_eq!(mutes(49).await, [kept(None, None), kept(Some("mail"), Some(50))]);
     assert_eq!(mutes(50).await, [kept(None, None)]);
     let bob = Actor::new("bob");
-    assert_eq!(store.mute_alerts(at(6), &mute(None, Some(90)), &bob).await.expect("mute"), ControlOutcome::Done);
+    assert_eq!(
+        store.mute_alerts(at(6), &mute(None, Some(90)), &bob).await.expect("mute"),
+        ControlOutcome::Done
+    );
     let replaced = AlertMute { at: t(6), author: "bob".into(), note: None, ..kept(None, Some(90)) };
     assert_eq!(mutes(7).await[0], replaced);
     let unmute = async |seconds, subject| {
@@ -220,8 +232,10 @@ pub async fn mutes_are_kept_until_they_end(store: Handle) {
     assert_eq!(unmute(60, None).await, ControlOutcome::Done);
     assert!(matches!(unmute(61, None).await, ControlOutcome::Already(_)));
     let entries = store.inspect().audit(&AuditFilter::default()).await.expect("audit");
-    let entries: Vec<_> =
-        entries.iter().map(|entry| (entry.author.as_str(), entry.action.as_str(), entry.subject.as_str())).collect();
+    let entries: Vec<_> = entries
+        .iter()
+        .map(|entry| (entry.author.as_str(), entry.action.as_str(), entry.subject.as_str()))
+        .collect();
     let expected = [
         ("bob", "unmute alert", "behind"),
         ("bob", "mute alert", "behind"),
@@ -240,7 +254,10 @@ pub async fn a_test_message_is_a_job_and_in_the_audit_log(store: Handle) {
     assert_eq!((entries[0].action.as_str(), entries[0].subject.as_str()), ("test alert", "behind"));
     assert_eq!(open(&store).await, []);
     let plain = job(2);
-    assert!(store.test_alert(at(1), "behind", &plain, &actor).await.is_err(), "no other job gets in this way");
+    assert!(
+        store.test_alert(at(1), "behind", &plain, &actor).await.is_err(),
+        "no other job gets in this way"
+    );
 }
 
 pub async fn old_alerts_and_mutes_are_pruned(store: Handle) {

@@ -15,6 +15,7 @@
 
 #![expect(missing_docs, reason = "the name of a case says what it expects")]
 
+pub mod alerts;
 pub mod bad_input;
 pub mod blocks;
 pub mod branch_children;
@@ -57,7 +58,6 @@ pub mod state_table;
 pub mod submit;
 pub mod timers;
 pub mod tokens;
-pub mod alerts;
 pub mod transactions;
 pub mod undecodable;
 pub mod unique;

@@ -132,8 +132,11 @@ impl Alerts for Memory {
             let is_old = |alert: &Alert| !alert.is_open() && alert.updated_at < before;
             let mut old: Vec<&Alert> = inner.alerts.values().filter(|alert| is_old(alert)).collect();
             old.sort_by_key(|alert| alert.updated_at);
-            let old: Vec<_> =
-                old.into_iter().take(limit).map(|alert| (alert.rule.clone(), alert.subject.clone())).collect();
+            let old: Vec<_> = old
+                .into_iter()
+                .take(limit)
+                .map(|alert| (alert.rule.clone(), alert.subject.clone()))
+                .collect();
             old.iter().for_each(|key| _ = inner.alerts.remove(key));
             let has_ended = |mute: &AlertMute| mute.until.is_some_and(|until| until < before);
             let ended = inner.alert_mutes.iter().filter(|(_, mute)| has_ended(mute)).take(limit);

@@ -119,8 +119,8 @@ impl Alerts for Sqlite {
     }
 
     fn alert_mutes(&self, now: Now) -> Fut<'_, Vec<AlertMute>> {
-        let mutes =
-            self.read(|tx| tx.query_all(sql::alerts::MUTES, [tx.now(now).micros()], |row| {
+        let mutes = self.read(|tx| {
+            tx.query_all(sql::alerts::MUTES, [tx.now(now).micros()], |row| {
                 Ok(AlertMute {
                     rule: row.get(0)?,
                     subject: subject_of_text(row.get(1)?),
@@ -129,7 +129,8 @@ impl Alerts for Sqlite {
                     author: row.get(4)?,
                     note: row.get(5)?,
                 })
-            }));
+            })
+        });
         Box::pin(std::future::ready(mutes))
     }
 

@@ -80,7 +80,8 @@ fn a_queue_is_behind_when_its_oldest_ready_job_has_waited_too_long() {
         ],
         ..Snapshot::default()
     };
-    let rule = |queue: Option<&str>| Condition::OldestReady { queue: queue.map(Into::into), above: minutes(10) };
+    let rule =
+        |queue: Option<&str>| Condition::OldestReady { queue: queue.map(Into::into), above: minutes(10) };
     let [(subject, value, text)] = found(rule(None), snapshot()).try_into().expect("one");
     assert_eq!((subject.as_str(), value.as_str()), ("mail", "11m"));
     assert_eq!(text, "the oldest ready job of queue mail has waited for 11m, longer than 10m");
@@ -150,14 +151,18 @@ fn a_branch_is_stuck_if_nothing_ends_or_its_merge_waits_for_unsuccessful_childre
     assert!(text.ends_with("has ended for 61m, and 988 of 1,000 have not ended"), "{text}");
     assert_eq!(subjects(rule(), snapshot(branch("items", 1_000, 10, 2, ago(60)))), [""; 0]);
     assert_eq!(subjects(rule(), snapshot(branch("items", 12, 12, 0, ago(99)))), [""; 0], "it will be merged");
-    let [(_, value, text)] = found(rule(), snapshot(branch("items", 12, 10, 2, ago(0)))).try_into().expect("one");
+    let [(_, value, text)] =
+        found(rule(), snapshot(branch("items", 12, 10, 2, ago(0)))).try_into().expect("one");
     assert_eq!(value, "2 unsuccessful children");
     assert!(text.contains("`windlass redrive"), "{text}");
 }
 
 #[test]
 fn a_schedule_missed_ticks_lately_or_is_late_now() {
-    let rule = |only: Option<&str>| Condition::ScheduleMissed { schedule: only.map(Into::into), within: minutes(60) };
+    let rule = |only: Option<&str>| Condition::ScheduleMissed {
+        schedule: only.map(Into::into),
+        within: minutes(60),
+    };
     let snapshot = || Snapshot {
         schedules: vec![
             schedule("fine", Some(NOW + minutes(5)), None),
@@ -168,11 +173,14 @@ fn a_schedule_missed_ticks_lately_or_is_late_now() {
         ..Snapshot::default()
     };
     let all = found(rule(None), snapshot());
-    assert_eq!(all[0], (
-        "missed".into(),
-        "3 ticks or more".into(),
-        "schedule missed missed 3 ticks or more: no worker was running".into()
-    ));
+    assert_eq!(
+        all[0],
+        (
+            "missed".into(),
+            "3 ticks or more".into(),
+            "schedule missed missed 3 ticks or more: no worker was running".into()
+        )
+    );
     assert_eq!((all[1].0.as_str(), all[1].1.as_str(), all.len()), ("late", "6m late", 2));
     assert_eq!(subjects(rule(Some("late")), snapshot()), ["late"]);
 }
@@ -207,7 +215,10 @@ fn a_queue_that_is_paused_for_long_is_named_with_who_did_it() {
 #[test]
 fn findings_are_of_their_rule_and_link_to_their_subject() {
     let rules = [
-        Rule { severity: Severity::Bad, ..Rule::new("one", Condition::QueuePaused { queue: None, above: minutes(1) }) },
+        Rule {
+            severity: Severity::Bad,
+            ..Rule::new("one", Condition::QueuePaused { queue: None, above: minutes(1) })
+        },
         Rule::new("two", Condition::WorkerLost { within: minutes(10) }),
     ];
     let snapshot = Snapshot {
@@ -217,10 +228,14 @@ fn findings_are_of_their_rule_and_link_to_their_subject() {
         ..Snapshot::default()
     };
     let findings = evaluate(&rules, &snapshot);
-    let links: Vec<_> = findings.iter().map(|finding| (finding.rule.as_str(), finding.link.clone())).collect();
-    assert_eq!(links, [
-        ("one", AlertTarget::Queue { queue: "mail".into() }),
-        ("two", AlertTarget::Worker { worker: WorkerId(2) }),
-    ]);
+    let links: Vec<_> =
+        findings.iter().map(|finding| (finding.rule.as_str(), finding.link.clone())).collect();
+    assert_eq!(
+        links,
+        [
+            ("one", AlertTarget::Queue { queue: "mail".into() }),
+            ("two", AlertTarget::Worker { worker: WorkerId(2) }),
+        ]
+    );
     assert_eq!(evaluate(&[], &snapshot), []);
 }

@@ -58,7 +58,9 @@ impl Subject {
             Step::Set { alert, says } => {
                 let mut alert = *alert;
                 // As the store does with one that replaces a resolved one.
-                if let Some(replaced) = self.alert.as_ref().filter(|_| self.open().is_none() && alert.fired_at.is_none()) {
+                if let Some(replaced) =
+                    self.alert.as_ref().filter(|_| self.open().is_none() && alert.fired_at.is_none())
+                {
                     (alert.fired_at, alert.resolved_at) = (replaced.fired_at, replaced.resolved_at);
                 }
                 self.alert = Some(alert);
@@ -90,9 +92,15 @@ fn an_alert_fires_once_it_has_held_and_is_resolved_once_it_has_not() {
     assert_eq!(subject.pass(true, 4), None, "it said so");
     assert_eq!((subject.pass(false, 5), subject.state()), (None, Some(AlertState::Resolving)));
     assert_eq!((subject.pass(false, 9), subject.state()), (None, Some(AlertState::Resolving)));
-    assert_eq!((subject.pass(false, 10), subject.state()), (Some(Says::Resolved), Some(AlertState::Resolved)));
+    assert_eq!(
+        (subject.pass(false, 10), subject.state()),
+        (Some(Says::Resolved), Some(AlertState::Resolved))
+    );
     let resolved = subject.alert.clone().expect("an alert");
-    assert_eq!((resolved.fired_at, resolved.resolved_at, resolved.posted), (Some(at(3)), Some(at(10)), false));
+    assert_eq!(
+        (resolved.fired_at, resolved.resolved_at, resolved.posted),
+        (Some(at(3)), Some(at(10)), false)
+    );
     assert!(!resolved.is_open());
     assert_eq!(subject.pass(false, 11), None);
 }
@@ -123,7 +131,10 @@ fn one_that_is_only_pending_leaves_nothing_but_when_it_fired_before() {
     assert_eq!(subject.state(), Some(AlertState::Pending));
     subject.pass(false, 31);
     let again = subject.alert.clone().expect("kept");
-    assert_eq!((again.state, again.fired_at, again.resolved_at), (AlertState::Resolved, Some(at(4)), Some(at(11))));
+    assert_eq!(
+        (again.state, again.fired_at, again.resolved_at),
+        (AlertState::Resolved, Some(at(4)), Some(at(11)))
+    );
 }
 
 #[test]
@@ -152,7 +163,8 @@ fn a_rule_that_waits_for_nothing_fires_and_is_resolved_at_once() {
 fn a_muted_alert_says_nothing_and_says_what_is_still_true_afterwards() {
     let mut subject = Subject::default();
     let rule = rule();
-    let muted = |subject: &mut Subject, holds, minute| subject.pass_with(Some(&rule), holds, true, at(minute));
+    let muted =
+        |subject: &mut Subject, holds, minute| subject.pass_with(Some(&rule), holds, true, at(minute));
     assert_eq!(muted(&mut subject, true, 0), None);
     assert_eq!(muted(&mut subject, true, 2), None);
     assert_eq!(subject.state(), Some(AlertState::Firing), "it is shown all the same");
@@ -186,7 +198,11 @@ fn one_that_comes_back_before_its_end_was_told_is_the_same_for_the_receiver() {
     }
     assert_eq!(subject.state(), Some(AlertState::Resolved));
     subject.pass(true, 10);
-    assert_eq!((subject.pass(true, 12), subject.state()), (None, Some(AlertState::Firing)), "it was told before");
+    assert_eq!(
+        (subject.pass(true, 12), subject.state()),
+        (None, Some(AlertState::Firing)),
+        "it was told before"
+    );
     subject.pass(false, 13);
     assert_eq!(subject.pass(false, 18), Some(Says::Resolved));
 }
@@ -251,7 +267,9 @@ fn what_changes_all_the_time_is_written_once_a_minute_and_what_does_not_now_and_
     assert_eq!(subject.alert.as_ref().map(|alert| alert.value.as_str()), Some("180"));
     let same = finding("180");
     let alert = subject.alert.expect("it fires");
-    let step = |seconds: u64| step(Some(&rule), Some(&alert), Some(&same), false, at(3) + Duration::from_secs(seconds));
+    let step = |seconds: u64| {
+        step(Some(&rule), Some(&alert), Some(&same), false, at(3) + Duration::from_secs(seconds))
+    };
     assert_eq!(step(299), Step::Keep);
     assert!(matches!(step(300), Step::Set { says: None, .. }));
 }
