@@ -123,6 +123,9 @@ fn what_is_read_is_the_same() {
         &["audit"],
         &["tokens", "list"],
         &["users", "list"],
+        &["alerts"],
+        &["alerts", "rules"],
+        &["alerts", "rules", "--json"],
     ] {
         pair.same(nothing);
     }
@@ -516,6 +519,14 @@ fn what_is_done_is_the_same() {
         &["users", "disable", "eve"],
         &["users", "enable", "eve"],
         &["users", "enable", "nobody"],
+        &["alerts", "mute", "failed-jobs", "--for", "2h"],
+        &["alerts", "mute", "failed-jobs", "mail", "--note", "known"],
+        &["alerts", "mute", "nothing"],
+        &["alerts", "mute", "failed-jobs", "--for", "soon"],
+        &["alerts", "unmute", "failed-jobs"],
+        &["alerts", "unmute", "failed-jobs"],
+        &["alerts", "test", "nothing"],
+        &["alerts", "test", "failed-jobs"],
         &["prune", "--state", "cancelled", "--older-than", "0s", "--yes"],
         &["prune", "--state", "ready", "--older-than", "1s", "--yes"],
         &["prune", "--state", "failed", "--older-than", "1d", "--yes", "--json"],

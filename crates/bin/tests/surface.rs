@@ -31,6 +31,7 @@ fn help_names_every_command_and_says_where_to_start() {
         "limits",
         "serial",
         "schedules",
+        "alerts",
         "tokens",
         "users",
         "audit",

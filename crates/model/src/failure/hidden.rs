@@ -74,7 +74,10 @@ fn conversions() -> Vec<Conversion> {
 impl From<Boxed> for Failure {
     /// A `Failure` inside, or an error of a registered type, decides what follows. Any other error is worth another attempt.
     fn from(error: Boxed) -> Failure {
-        let inside = conversions().iter().fold(Err(error), |result, of| result.or_else(of.of_box));
+        let mut inside = Err(error);
+        for conversion in conversions() {
+            inside = inside.or_else(conversion.of_box);
+        }
         inside.unwrap_or_else(|error| {
             report(&*error);
             Failure::of_error(&*error)
@@ -152,7 +155,10 @@ mod contexts {
         /// Any other error is worth another attempt.
         fn from(error: anyhow::Error) -> Failure {
             let shown = format!("{error:#}");
-            let inside = conversions().iter().fold(Err(error), |result, of| result.or_else(of.of_anyhow));
+            let mut inside = Err(error);
+            for conversion in conversions() {
+                inside = inside.or_else(conversion.of_anyhow);
+            }
             match inside.or_else(take::<Boxed>) {
                 Ok(Inside { failure, text }) => {
                     let contexts = shown.rfind(&text).map_or("", |at| &shown[..at]);

@@ -154,6 +154,9 @@ struct Planned<'a> {
     step: Step,
 }
 
+/// The alert of a subject that is kept, and what was found of it now.
+type AlertAndFinding<'a, 'f> = (Option<&'a Alert>, Option<&'f Finding>);
+
 impl<'a> Plan<'a> {
     fn new(
         rules: &'a [Rule],
@@ -162,7 +165,7 @@ impl<'a> Plan<'a> {
         mutes: &[AlertMute],
         now: Time,
     ) -> Plan<'a> {
-        let mut subjects: BTreeMap<(&str, &str), (Option<&'a Alert>, Option<&Finding>)> = BTreeMap::new();
+        let mut subjects: BTreeMap<(&str, &str), AlertAndFinding<'a, '_>> = BTreeMap::new();
         for alert in open {
             subjects.insert((&alert.rule, &alert.subject), (Some(alert), None));
         }

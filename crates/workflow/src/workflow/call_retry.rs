@@ -27,8 +27,11 @@ enum CallBackoff {
     /// The call has a policy of its own.
     OfPolicy,
     /// The call has a backoff of its own.
-    Own(Arc<dyn Fn(&Failure, u32) -> Option<Duration> + Send + Sync>),
+    Own(Arc<OwnBackoff>),
 }
+
+/// A function of the author's own, of the failure and the number of attempts.
+type OwnBackoff = dyn Fn(&Failure, u32) -> Option<Duration> + Send + Sync;
 
 impl CallRetry {
     /// For a call of which the author has said nothing.

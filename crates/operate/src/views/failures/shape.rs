@@ -60,7 +60,8 @@ fn word(text: &str) -> (String, usize) {
     while let Some((at, c)) = chars.next() {
         let joins = matches!(c, '-' | '.' | ':' | ',' | '/' | '@' | '+')
             && chars.peek().is_some_and(|(_, next)| is_word(*next));
-        if !is_word(c) && !(joins && goes_on(&text[..at], &text[at + c.len_utf8()..], c)) {
+        let is_inside = is_word(c) || (joins && goes_on(&text[..at], &text[at + c.len_utf8()..], c));
+        if !is_inside {
             break;
         }
         end = at + c.len_utf8();
