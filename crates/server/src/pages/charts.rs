@@ -46,6 +46,7 @@ pub(crate) struct Chart {
 impl HtmlSafe for Chart {}
 
 /// What the values of a chart are.
+#[allow(dead_code, reason = "a part that no page uses yet")]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Unit {
     /// Per second.

@@ -52,6 +52,7 @@ pub(crate) struct Node {
 }
 
 /// How a box looks.
+#[allow(dead_code, reason = "a part that no page uses yet")]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Look {
     /// The dot where the graph begins.

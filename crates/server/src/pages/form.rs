@@ -37,13 +37,6 @@ impl Form {
         self.0.iter().any(|(known, _)| known == name)
     }
 
-    /// The address of a path with these fields, but for one that is set or left out.
-    pub(crate) fn with(&self, path: &str, name: &str, value: Option<&str>) -> String {
-        let others = self.0.iter().filter(|(known, text)| known != name && !text.is_empty());
-        let others = others.map(|(known, text)| (known.as_str(), Some(text.as_str())));
-        url(path, others.chain([(name, value)]))
-    }
-
     /// A field that must be filled in.
     pub(crate) fn required(&self, name: &str) -> Result<&str, Error> {
         self.text(name).ok_or_else(|| {
@@ -69,6 +62,7 @@ impl Form {
     }
 
     /// A duration as people write it, if it is filled in.
+    #[allow(dead_code, reason = "a field that no form has yet")]
     pub(crate) fn duration(&self, name: &str) -> Result<Option<std::time::Duration>, Error> {
         let parse = |text: &str| {
             windlass::operate::text::parse_duration(text).map_err(|error| {
@@ -127,13 +121,6 @@ mod tests {
         assert_eq!(form.duration("wait").ok().flatten(), Some(std::time::Duration::from_secs(5_400)));
         assert!(form.parsed::<u32>("n").is_err() && form.required("empty").is_err());
         assert!(form.parsed::<u32>("none").is_ok_and(|number| number.is_none()));
-    }
-
-    #[test]
-    fn one_field_of_a_query_is_changed() {
-        let query = Form::parse(b"kind=mail&state=failed&q=");
-        assert_eq!(query.with("/jobs", "state", Some("done")), "/jobs?kind=mail&state=done");
-        assert_eq!(query.with("/jobs", "state", None), "/jobs?kind=mail");
     }
 
     #[test]

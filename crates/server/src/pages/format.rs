@@ -21,14 +21,18 @@ const DAY: u64 = 24 * HOUR;
 /// A duration with at most two units: `590 ms`, `2.4 s`, `16 min 13 s`, `2 d 4 h`.
 pub(crate) fn span(span: Duration) -> String {
     let seconds = span.as_secs();
+    if seconds == 0 {
+        return match span.as_millis() {
+            0 if span.is_zero() => "0 s".to_owned(),
+            0 => format!("{} µs", span.as_micros().max(1)),
+            millis => format!("{millis} ms"),
+        };
+    }
     match seconds {
-        0 if span.is_zero() => "0 s".to_owned(),
-        0 if span.as_millis() == 0 => format!("{} µs", span.as_micros().max(1)),
-        0 => format!("{} ms", span.as_millis()),
-        1..10 if span.subsec_millis() >= 100 => format!("{seconds}.{} s", span.subsec_millis() / 100),
-        ..MINUTE => format!("{seconds} s"),
-        ..HOUR => two(seconds, MINUTE, "min", 1, "s"),
-        ..DAY => two(seconds, HOUR, "h", MINUTE, "min"),
+        ..10 if span.subsec_millis() >= 100 => format!("{seconds}.{} s", span.subsec_millis() / 100),
+        _ if seconds < MINUTE => format!("{seconds} s"),
+        _ if seconds < HOUR => two(seconds, MINUTE, "min", 1, "s"),
+        _ if seconds < DAY => two(seconds, HOUR, "h", MINUTE, "min"),
         _ if seconds < 10 * DAY => two(seconds, DAY, "d", HOUR, "h"),
         _ => format!("{} d", thousands(seconds / DAY)),
     }
@@ -39,8 +43,8 @@ pub(crate) fn span(span: Duration) -> String {
 pub(crate) fn age(age: Duration) -> String {
     let seconds = age.as_secs();
     match seconds {
-        ..MINUTE => format!("{seconds} s"),
-        ..HOUR => format!("{} min", seconds / MINUTE),
+        _ if seconds < MINUTE => format!("{seconds} s"),
+        _ if seconds < HOUR => format!("{} min", seconds / MINUTE),
         _ if seconds < 10 * HOUR => two(seconds, HOUR, "h", MINUTE, "min"),
         _ if seconds < 2 * DAY => format!("{} h", seconds / HOUR),
         _ if seconds < 10 * DAY => two(seconds, DAY, "d", HOUR, "h"),

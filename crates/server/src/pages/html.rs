@@ -82,6 +82,7 @@ impl Html {
     }
 
     /// The HTML.
+    #[cfg(test)]
     pub(crate) fn as_str(&self) -> &str {
         &self.0
     }

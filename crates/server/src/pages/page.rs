@@ -92,11 +92,6 @@ impl PageCall {
         self.call.uri.path_and_query().map_or("/", |here| here.as_str()).to_owned()
     }
 
-    /// The address of this page with one field of its query set, or left out.
-    pub(crate) fn with(&self, name: &str, value: Option<&str>) -> String {
-        self.query.with(self.call.uri.path(), name, value)
-    }
-
     /// What is around the page. `part` is the entry of the navigation that it belongs to. The page has live updates, for which it is rendered
     /// with the same query.
     pub(crate) async fn frame(&self, title: impl Into<String>, part: &'static str) -> Result<Frame, Error> {

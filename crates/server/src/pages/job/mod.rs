@@ -103,10 +103,6 @@ impl JobPage {
     fn short(&self, id: &JobId) -> String {
         id.to_string()[24..].to_owned()
     }
-
-    fn may_retry(&self) -> bool {
-        matches!(self.view.job.summary.state, State::Failed | State::Cancelled)
-    }
 }
 
 /// The progress of a branch.

@@ -6,7 +6,6 @@ use crate::{
     error::Error,
     pages::{
         form::{Form, url},
-        format::rfc3339,
         parts::{Chip, FilterField},
     },
 };
@@ -161,11 +160,6 @@ impl ListFilter {
             others => format!("{state}jobs{top} ({})", others.join(", ")),
         }
     }
-}
-
-/// A time before now as the value of `since`.
-pub(crate) fn since(at: Time) -> String {
-    rfc3339(at)
 }
 
 #[cfg(test)]
