@@ -17,7 +17,7 @@ pub const MAX_SLOTS: u32 = 10_000;
 /// let order = Serial::new("customer-17");
 /// // Two at a time on the printer; a job keeps its slot between two attempts.
 /// let print = Serial::new("printer").slots(2).keep_slot();
-/// assert_eq!((order.slots, print.slots), (1, 2));
+/// assert_eq!((order.slots, print.slots), (None, Some(2)));
 /// ```
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Serial {

@@ -37,7 +37,7 @@ use crate::{Invalid, Time, limits::invalid};
 /// assert_eq!("30 2 * * mon-fri in Europe/Berlin".parse::<Calendar>()?, reports);
 /// assert_eq!("every 15 minutes".parse::<Calendar>()?, polls);
 /// let midnight: Time = "2026-11-15T00:00:00Z".parse()?;
-/// assert_eq!(polls.next_after(midnight).map(|tick| tick.to_string()).as_deref(), Some("2026-11-15T00:15:00Z"));
+/// assert_eq!(polls.next_after(midnight), Some("2026-11-15T00:15:00Z".parse()?));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
