@@ -1,4 +1,4 @@
-//! Deletes jobs that ended long ago, in small batches, and sums of what ended then.
+//! Deletes jobs that ended long ago, in small batches, sums of what ended then, and records of operations of that time.
 
 use std::{sync::Arc, time::Duration};
 
@@ -26,6 +26,7 @@ pub(crate) async fn run(core: Arc<Core>) {
         }
         tick(&core).await;
         prune_sums(&core).await;
+        prune_operations(&core).await;
         wait = INTERVAL;
     }
 }
@@ -55,6 +56,15 @@ async fn tick(core: &Core) {
     }
     if pruned > 0 {
         tracing::info!(jobs = pruned, "pruned old jobs");
+    }
+}
+
+/// Deletes old records of operations, of which there are few.
+async fn prune_operations(core: &Core) {
+    let Some(kept) = core.config.retention.throughput else { return };
+    let Ok(now) = core.store.inspect().clock().await else { return };
+    if let Err(error) = core.store.prune_operations(now - kept).await {
+        tracing::warn!(%error, "old records of operations could not be deleted; they are next time");
     }
 }
 

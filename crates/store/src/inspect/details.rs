@@ -190,7 +190,7 @@ impl Unsuccessful {
         filter: &UnsuccessfulFilter,
         limit: usize,
     ) -> Unsuccessful {
-        found.sort_unstable_by(|a, b| b.id.cmp(&a.id));
+        found.sort_unstable_by_key(|job| std::cmp::Reverse(job.id));
         found.truncate(limit);
         let examined = found.len();
         let next = found.last().map(|job| job.id).filter(|_| examined >= limit);

@@ -139,7 +139,7 @@ fn group(jobs: Vec<UnsuccessfulJob>, spans: &[(Duration, EndedByKind)], now: Tim
     let with_key =
         |((kind, class, shape), members): (_, Members)| members.group(kind, class, shape, spans, now);
     let mut groups: Vec<FailureGroup> = groups.into_iter().filter_map(with_key).collect();
-    groups.sort_by(|a, b| b.last_at.cmp(&a.last_at));
+    groups.sort_by_key(|group| std::cmp::Reverse(group.last_at));
     groups
 }
 
@@ -194,7 +194,7 @@ impl Members {
 /// The jobs that ended last.
 fn samples(jobs: &[UnsuccessfulJob]) -> Vec<FailureSample> {
     let mut last: Vec<&UnsuccessfulJob> = jobs.iter().collect();
-    last.sort_by(|a, b| b.finished_at.cmp(&a.finished_at));
+    last.sort_by_key(|job| std::cmp::Reverse(job.finished_at));
     let sample = |job: &UnsuccessfulJob| FailureSample {
         id: job.id,
         key: job.key.clone(),
