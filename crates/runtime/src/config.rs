@@ -95,7 +95,8 @@ pub struct Retention {
     pub failed: Option<Duration>,
     /// Jobs that were cancelled.
     pub cancelled: Option<Duration>,
-    /// The sums of what ended per hour, and of how long waits for signals took. Sums per minute are kept for two days.
+    /// The sums of what ended per hour, and of how long waits for signals took, and the records of operations. Sums per minute are kept for
+    /// two days.
     pub throughput: Option<Duration>,
 }
 

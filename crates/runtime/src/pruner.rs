@@ -1,4 +1,5 @@
-//! Deletes jobs that ended long ago, in small batches, sums of what ended then, and sessions that have expired.
+//! Deletes jobs that ended long ago, in small batches, sums of what ended and records of operations of that time, and sessions that have
+//! expired.
 
 use std::{sync::Arc, time::Duration};
 
@@ -27,6 +28,7 @@ pub(crate) async fn run(core: Arc<Core>) {
         tick(&core).await;
         prune_sums(&core).await;
         prune_sessions(&core).await;
+        prune_operations(&core).await;
         wait = INTERVAL;
     }
 }
@@ -56,6 +58,15 @@ async fn tick(core: &Core) {
     }
     if pruned > 0 {
         tracing::info!(jobs = pruned, "pruned old jobs");
+    }
+}
+
+/// Deletes old records of operations, of which there are few.
+async fn prune_operations(core: &Core) {
+    let Some(kept) = core.config.retention.throughput else { return };
+    let Ok(now) = core.store.inspect().clock().await else { return };
+    if let Err(error) = core.store.prune_operations(now - kept).await {
+        tracing::warn!(%error, "old records of operations could not be deleted; they are next time");
     }
 }
 

@@ -101,14 +101,6 @@ unavailable! {
         end_session(hash: &'a [u8; 32]) -> bool, "sessions of users";
         end_sessions(now: Now, user: &'a str, actor: &'a Actor) -> ControlOutcome, "sessions of users";
     }
-    Operations {
-        add_operation(now: Now, operation: &'a NewOperation, actor: &'a Actor) -> bool, "records of operations";
-        update_operation(now: Now, id: OperationId, progress: &'a OperationProgress, ended: Option<&'a OperationEnd>) -> bool, "records of operations";
-        request_stop(now: Now, id: OperationId, actor: &'a Actor) -> ControlOutcome, "records of operations";
-        operation(now: Now, id: OperationId) -> Option<Operation>, "records of operations";
-        operations(now: Now, before: Option<OperationId>, limit: usize) -> Vec<Operation>, "records of operations";
-        prune_operations(before: Time) -> usize, "records of operations";
-    }
     Alerts {
         write_alerts(now: Now, changes: &'a [AlertChange]) -> Vec<bool>, "alerts";
         open_alerts(limit: usize) -> Vec<Alert>, "alerts";
@@ -173,5 +165,38 @@ impl Control for RemoteStore {
         _actor: &'a Actor,
     ) -> Fut<'a, ()> {
         refuse("entries in the audit log")
+    }
+}
+
+impl Operations for RemoteStore {
+    fn add_operation<'a>(&'a self, _now: Now, _new: &'a NewOperation, _actor: &'a Actor) -> Fut<'a, bool> {
+        refuse("records of operations")
+    }
+
+    fn update_operation<'a>(
+        &'a self,
+        _now: Now,
+        _id: OperationId,
+        _progress: &'a OperationProgress,
+        _ended: Option<&'a OperationEnd>,
+    ) -> Fut<'a, bool> {
+        refuse("records of operations")
+    }
+
+    fn request_stop<'a>(&'a self, _now: Now, _id: OperationId, _actor: &'a Actor) -> Fut<'a, ControlOutcome> {
+        refuse("records of operations")
+    }
+
+    fn operation(&self, _now: Now, _id: OperationId) -> Fut<'_, Option<Operation>> {
+        refuse("records of operations")
+    }
+
+    fn operations(&self, _now: Now, _before: Option<OperationId>, _limit: usize) -> Fut<'_, Vec<Operation>> {
+        refuse("records of operations")
+    }
+
+    /// Nothing: the server's own worker prunes, by its own settings.
+    fn prune_operations(&self, _before: Time) -> Fut<'_, usize> {
+        Box::pin(std::future::ready(Ok(0)))
     }
 }

@@ -53,35 +53,35 @@ fn is_word(c: char) -> bool {
     c.is_alphanumeric() || c == '_'
 }
 
-/// The shape of a word, and its length. A word with a digit is a number or an id; it goes on over single characters that such have inside.
+/// The shape of a word, and its length. A word with a digit is a number or an id; it goes on over single marks that such have inside.
 fn word(text: &str) -> (String, usize) {
     let mut end = 0;
-    let mut chars = text.char_indices().peekable();
-    while let Some((at, c)) = chars.next() {
-        let joins = matches!(c, '-' | '.' | ':' | ',' | '/' | '@' | '+')
-            && chars.peek().is_some_and(|(_, next)| is_word(*next));
-        let is_inside = is_word(c) || (joins && goes_on(&text[..at], &text[at + c.len_utf8()..], c));
-        if !is_inside {
+    for (at, c) in text.char_indices() {
+        if !is_word(c) && !goes_on(&text[..at], &text[at + c.len_utf8()..], c) {
             break;
         }
         end = at + c.len_utf8();
     }
     let word = &text[..end];
-    match word.chars().any(|c| c.is_ascii_digit()) {
+    match has_digit(word) {
         true => (HOLE.to_owned(), end),
         false => (word.to_owned(), end),
     }
 }
 
-/// Whether a word goes on behind a mark: numbers over the marks of numbers, ids over hyphens to a part with a digit.
+fn has_digit(text: &str) -> bool {
+    text.contains(|c: char| c.is_ascii_digit())
+}
+
+/// Whether a word goes on behind a mark: a number over marks between digits, an id over a hyphen to its next part.
 fn goes_on(before: &str, after: &str, mark: char) -> bool {
-    let part: &str = after.split(|c: char| !is_word(c)).next().unwrap_or_default();
-    let has_digit = |text: &str| text.chars().any(|c| c.is_ascii_digit());
+    let next: &str = after.split(|c: char| !is_word(c)).next().unwrap_or_default();
     match mark {
         '.' | ':' | ',' => {
             before.ends_with(|c: char| c.is_ascii_digit()) && after.starts_with(|c: char| c.is_ascii_digit())
         }
-        '-' => has_digit(part) || (has_digit(before) && after.contains('-') && part.len() <= 12),
+        // The parts of a UUID need not all have digits.
+        '-' => has_digit(next) || (has_digit(before) && matches!(next.len(), 4 | 12)),
         _ => false,
     }
 }
