@@ -38,6 +38,7 @@ mod parts;
 mod payload;
 mod preferences;
 mod queues;
+mod schedules;
 pub(crate) mod session;
 mod shared_views;
 mod timeline;
@@ -126,6 +127,7 @@ static PAGES: &[Page] = &[
     page!("/jobs/{job}", job::show),
     page!("/operations/{id}", operation::show),
     page!("/queues", queues::show),
+    page!("/schedules", schedules::show),
     page!("/waiting", waiting::show),
 ];
 
@@ -152,6 +154,11 @@ pub(crate) fn routes() -> Vec<Route> {
         find::routes(),
         assets::routes(),
         vec![page::live_route()],
+        job::act::routes(),
+        jobs::act::routes(),
+        operation::routes(),
+        queues::routes(),
+        schedules::routes(),
     ];
     pages.chain(parts.into_iter().flatten()).collect()
 }
