@@ -10,7 +10,9 @@
 //! without script, and has no style or script within it. A form changes something only with the token that its page had, in the name of whoever is
 //! logged in. What users wrote is escaped by the templates or by `html`, and the size of a page is bounded whatever they wrote.
 
+mod analytics;
 mod assets;
+mod audit;
 mod bars;
 mod branches;
 mod cache;
@@ -41,9 +43,11 @@ mod queues;
 mod schedules;
 pub(crate) mod session;
 mod shared_views;
+mod submit;
 mod timeline;
 mod trouble;
 mod waiting;
+mod workers;
 
 use std::sync::Arc;
 
@@ -121,6 +125,8 @@ impl Pages {
 static PAGES: &[Page] = &[
     page!("/components", components::show),
     page!("/", overview::show),
+    page!("/analytics", analytics::show),
+    page!("/audit", audit::show),
     page!("/branches", branches::show),
     page!("/failures", failures::show),
     page!("/jobs", jobs::show),
@@ -128,7 +134,9 @@ static PAGES: &[Page] = &[
     page!("/operations/{id}", operation::show),
     page!("/queues", queues::show),
     page!("/schedules", schedules::show),
+    page!("/submit", submit::show),
     page!("/waiting", waiting::show),
+    page!("/workers", workers::show),
 ];
 
 /// All pages.
@@ -159,6 +167,7 @@ pub(crate) fn routes() -> Vec<Route> {
         operation::routes(),
         queues::routes(),
         schedules::routes(),
+        submit::routes(),
     ];
     pages.chain(parts.into_iter().flatten()).collect()
 }

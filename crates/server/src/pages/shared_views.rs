@@ -7,7 +7,7 @@ use windlass::{
     store::{ThroughputBy, UnsuccessfulFilter},
 };
 
-use super::{cache::Cache, page::PageCall, schedules::Ticks};
+use super::{analytics::Analytics, cache::Cache, page::PageCall, schedules::Ticks};
 use crate::error::Error;
 
 /// How many branches are listed.
@@ -17,7 +17,7 @@ const FAILURES: usize = 5_000;
 /// Failures are grouped again at most so often: it reads thousands of rows.
 const FAILURES_KEPT: Duration = Duration::from_secs(5);
 
-/// Ticks of schedules are read again at most so often: there are many of them.
+/// Ticks of schedules and sums of many hours are read again at most so often: there are many of them.
 const TICKS_KEPT: Duration = Duration::from_secs(5);
 
 /// Shared views.
@@ -28,6 +28,7 @@ pub(crate) struct SharedViews {
     hour: Cache<(), ThroughputView>,
     pub(super) schedules: Cache<(), Schedules>,
     pub(super) ticks: Cache<String, Ticks>,
+    pub(super) analytics: Cache<&'static str, Analytics>,
 }
 
 impl SharedViews {
@@ -39,6 +40,7 @@ impl SharedViews {
             hour: Cache::new(keep),
             schedules: Cache::new(keep),
             ticks: Cache::new(TICKS_KEPT),
+            analytics: Cache::new(TICKS_KEPT),
         }
     }
 }
