@@ -37,10 +37,38 @@ pub(super) struct Span {
 
 const HOUR: Duration = Duration::from_secs(3_600);
 const SPANS: [Span; 4] = [
-    Span { name: "1h", words: "1 hour", since: HOUR, by: ThroughputBy::Minute, step: Duration::from_secs(60), step_words: "by minute" },
-    Span { name: "24h", words: "24 hours", since: Duration::from_secs(24 * 3_600), by: ThroughputBy::Hour, step: HOUR, step_words: "by hour" },
-    Span { name: "7d", words: "7 days", since: Duration::from_secs(7 * 24 * 3_600), by: ThroughputBy::Hour, step: HOUR, step_words: "by hour" },
-    Span { name: "30d", words: "30 days", since: Duration::from_secs(30 * 24 * 3_600), by: ThroughputBy::Hour, step: HOUR, step_words: "by hour" },
+    Span {
+        name: "1h",
+        words: "1 hour",
+        since: HOUR,
+        by: ThroughputBy::Minute,
+        step: Duration::from_secs(60),
+        step_words: "by minute",
+    },
+    Span {
+        name: "24h",
+        words: "24 hours",
+        since: Duration::from_secs(24 * 3_600),
+        by: ThroughputBy::Hour,
+        step: HOUR,
+        step_words: "by hour",
+    },
+    Span {
+        name: "7d",
+        words: "7 days",
+        since: Duration::from_secs(7 * 24 * 3_600),
+        by: ThroughputBy::Hour,
+        step: HOUR,
+        step_words: "by hour",
+    },
+    Span {
+        name: "30d",
+        words: "30 days",
+        since: Duration::from_secs(30 * 24 * 3_600),
+        by: ThroughputBy::Hour,
+        step: HOUR,
+        step_words: "by hour",
+    },
 ];
 
 /// What ended in a span, over time and by kind.
@@ -118,18 +146,26 @@ fn attempts(ended: &EndedView) -> u64 {
 pub(super) async fn show(call: PageCall) -> Result<String, Error> {
     let asked = call.query.text("span");
     let known = SPANS.into_iter().find(|span| asked == Some(span.name));
-    let wrong = asked.filter(|_| known.is_none()).map(|_| "The span in the address is none of 1h, 24h, 7d and 30d: this is the last day.".to_owned());
+    let wrong = asked
+        .filter(|_| known.is_none())
+        .map(|_| "The span in the address is none of 1h, 24h, 7d and 30d: this is the last day.".to_owned());
     let span = known.unwrap_or(SPANS[1]);
     let read = call.analytics(span).await?;
     let frame = call.frame("Analytics", "analytics").await?;
     let total = &read.times.total;
-    let mut kinds: Vec<KindRow> = read.kinds.rows.iter().map(|row| KindRow {
-        kind: row.kind.clone().unwrap_or_default(),
-        queue: row.queue.clone().unwrap_or_default(),
-        ended: row.ended,
-    }).collect();
+    let mut kinds: Vec<KindRow> = read
+        .kinds
+        .rows
+        .iter()
+        .map(|row| KindRow {
+            kind: row.kind.clone().unwrap_or_default(),
+            queue: row.queue.clone().unwrap_or_default(),
+            ended: row.ended,
+        })
+        .collect();
     kinds.sort_by_key(|row| std::cmp::Reverse(attempts(&row.ended)));
-    let left_out = (kinds.len() > KINDS).then(|| format!("The {KINDS} of {} kinds with the most jobs.", thousands(kinds.len() as u64)));
+    let left_out = (kinds.len() > KINDS)
+        .then(|| format!("The {KINDS} of {} kinds with the most jobs.", thousands(kinds.len() as u64)));
     kinds.truncate(KINDS);
     let tab = |other: Span| Tab {
         name: other.words.to_owned(),
@@ -161,40 +197,101 @@ pub(super) async fn show(call: PageCall) -> Result<String, Error> {
 
 fn detail(total: &EndedView, span: Span) -> String {
     let failed = percent(bad(total), attempts(total));
-    format!("In the last {} {} ended; {failed} of the attempts failed.", span.words, counted(jobs(total), "job", "jobs"))
+    format!(
+        "In the last {} {} ended; {failed} of the attempts failed.",
+        span.words,
+        counted(jobs(total), "job", "jobs")
+    )
 }
 
 /// The charts: title, what it shows, the number of the whole span, the chart.
-fn charts(view: &ThroughputView, span: Span, clock: Clock) -> Vec<(&'static str, &'static str, String, Chart)> {
+fn charts(
+    view: &ThroughputView,
+    span: Span,
+    clock: Clock,
+) -> Vec<(&'static str, &'static str, String, Chart)> {
     let step = span.step.as_micros() as i64;
     let steps = ((view.until - view.from).as_micros() as i64 / step + 1).clamp(1, 800) as usize;
-    let rows: BTreeMap<usize, &EndedView> = view.rows.iter().filter_map(|row| {
-        let number = usize::try_from((row.starts_at?.micros() - view.from.micros()).div_euclid(step)).ok()?;
-        (number < steps).then_some((number, &row.ended))
-    }).collect();
+    let rows: BTreeMap<usize, &EndedView> = view
+        .rows
+        .iter()
+        .filter_map(|row| {
+            let number =
+                usize::try_from((row.starts_at?.micros() - view.from.micros()).div_euclid(step)).ok()?;
+            (number < steps).then_some((number, &row.ended))
+        })
+        .collect();
     let values = |value: &dyn Fn(&EndedView) -> Option<f64>, none: Option<f64>| -> Vec<Option<f64>> {
         (0..steps).map(|number| rows.get(&number).map_or(none, |ended| value(ended))).collect()
     };
-    let chart = |sentence: &str, unit, series| Chart::new(sentence, clock, Time(view.from.micros()), span.step, unit, series);
+    let chart = |sentence: &str, unit, series| {
+        Chart::new(sentence, clock, Time(view.from.micros()), span.step, unit, series)
+    };
     let line = |name: &str, tone, values| Series { name: name.into(), tone, shape: Shape::Line, values };
     let (seconds, total) = (span.step.as_secs_f64(), &view.total);
     let mean = rate(jobs(total) as f64 / (view.until - view.from).as_secs_f64().max(1.0));
     let ended = vec![
-        Series { name: "done".into(), tone: Tone::Ok, shape: Shape::Bars, values: values(&|ended| Some(ended.done as f64 / seconds), Some(0.0)) },
-        Series { name: "failed attempts".into(), tone: Tone::Bad, shape: Shape::Below, values: values(&|ended| Some(bad(ended) as f64 / seconds), Some(0.0)) },
+        Series {
+            name: "done".into(),
+            tone: Tone::Ok,
+            shape: Shape::Bars,
+            values: values(&|ended| Some(ended.done as f64 / seconds), Some(0.0)),
+        },
+        Series {
+            name: "failed attempts".into(),
+            tone: Tone::Bad,
+            shape: Shape::Below,
+            values: values(&|ended| Some(bad(ended) as f64 / seconds), Some(0.0)),
+        },
     ];
-    let share = |ended: &EndedView| (attempts(ended) > 0).then(|| bad(ended) as f64 / attempts(ended) as f64 * 100.0);
-    let fails = vec![Series { name: "failed".into(), tone: Tone::Bad, shape: Shape::Area, values: values(&share, None) }];
-    let spread = |of: fn(&EndedView) -> &Percentiles| vec![
-        line("p50", Tone::Run, values(&|ended| of(ended).p50_seconds, None)),
-        line("p95", Tone::Warn, values(&|ended| of(ended).p95_seconds, None)),
-    ];
+    let share =
+        |ended: &EndedView| (attempts(ended) > 0).then(|| bad(ended) as f64 / attempts(ended) as f64 * 100.0);
+    let fails = vec![Series {
+        name: "failed".into(),
+        tone: Tone::Bad,
+        shape: Shape::Area,
+        values: values(&share, None),
+    }];
+    let spread = |of: fn(&EndedView) -> &Percentiles| {
+        vec![
+            line("p50", Tone::Run, values(&|ended| of(ended).p50_seconds, None)),
+            line("p95", Tone::Warn, values(&|ended| of(ended).p95_seconds, None)),
+        ]
+    };
     let p95 = |percentiles: &Percentiles| format!("p95 {}", texts(percentiles)[1]);
     vec![
-        ("Ended per second", span.step_words, format!("{mean} mean"), chart("Jobs that were done and attempts that failed, per second", Unit::Rate, ended)),
-        ("Attempts that fail", "of all attempts", percent(bad(total), attempts(total)), chart("The share of attempts that failed", Unit::Percent, fails)),
-        ("How long jobs wait", "from when they are due until the last attempt starts", p95(&total.wait), chart("How long jobs waited: half of them, and 95 % of them at most", Unit::Span, spread(|ended| &ended.wait))),
-        ("How long jobs run", "the last attempt", p95(&total.run), chart("How long the last attempt ran: half of them, and 95 % of them at most", Unit::Span, spread(|ended| &ended.run))),
+        (
+            "Ended per second",
+            span.step_words,
+            format!("{mean} mean"),
+            chart("Jobs that were done and attempts that failed, per second", Unit::Rate, ended),
+        ),
+        (
+            "Attempts that fail",
+            "of all attempts",
+            percent(bad(total), attempts(total)),
+            chart("The share of attempts that failed", Unit::Percent, fails),
+        ),
+        (
+            "How long jobs wait",
+            "from when they are due until the last attempt starts",
+            p95(&total.wait),
+            chart(
+                "How long jobs waited: half of them, and 95 % of them at most",
+                Unit::Span,
+                spread(|ended| &ended.wait),
+            ),
+        ),
+        (
+            "How long jobs run",
+            "the last attempt",
+            p95(&total.run),
+            chart(
+                "How long the last attempt ran: half of them, and 95 % of them at most",
+                Unit::Span,
+                spread(|ended| &ended.run),
+            ),
+        ),
     ]
 }
 

@@ -49,7 +49,10 @@ impl AuditPage {
         match entry.subject.parse::<JobId>() {
             Ok(job) => {
                 let shown = job.to_string()[24..].to_owned();
-                Html::words("job ").link(&format!("/jobs/{job}"), &shown).text(" · ").link(&entries, "all of it")
+                Html::words("job ")
+                    .link(&format!("/jobs/{job}"), &shown)
+                    .text(" · ")
+                    .link(&entries, "all of it")
             }
             Err(_) => Html::new().link(&entries, &entry.subject),
         }
@@ -61,11 +64,15 @@ pub(super) async fn show(call: PageCall) -> Result<String, Error> {
     let subject = call.query.text("subject").map(str::to_owned);
     let (before, wrong) = match call.query.parsed::<i64>("before") {
         Ok(before) => (before, None),
-        Err(_) => (None, Some("The address has no number after “before”: these are the newest entries.".to_owned())),
+        Err(_) => {
+            (None, Some("The address has no number after “before”: these are the newest entries.".to_owned()))
+        }
     };
     let anchor = call.query.parsed::<i64>("at").ok().flatten().filter(|_| before.is_none());
     let from = before.or(anchor.map(|number| number.saturating_add(1)));
-    let page = Entries::read(call.operator(), &AuditFilter { subject: subject.clone(), before: from, limit: ROWS }).await?;
+    let page =
+        Entries::read(call.operator(), &AuditFilter { subject: subject.clone(), before: from, limit: ROWS })
+            .await?;
     let newer = match anchor {
         Some(anchor) => {
             let newest = AuditFilter { subject: subject.clone(), before: None, limit: ROWS };
@@ -91,10 +98,22 @@ pub(super) async fn show(call: PageCall) -> Result<String, Error> {
         actions: Vec::new(),
     });
     let pages = Pages {
-        text: windlass::operate::text::counted(page.entries.len() as u64, "entry, newest first", "entries, newest first"),
+        text: windlass::operate::text::counted(
+            page.entries.len() as u64,
+            "entry, newest first",
+            "entries, newest first",
+        ),
         first: before.map(|_| address("before", None)),
         next: page.next_before.map(|number| address("before", Some(number))),
     };
     let newer = Newer { count: newer, noun: ("entry", "entries"), href: address("before", None) };
-    html(&AuditPage { frame, subject: subject.unwrap_or_default(), entries: page.entries, newer, pages, blank, wrong })
+    html(&AuditPage {
+        frame,
+        subject: subject.unwrap_or_default(),
+        entries: page.entries,
+        newer,
+        pages,
+        blank,
+        wrong,
+    })
 }

@@ -108,7 +108,10 @@ pub(super) async fn show(call: PageCall) -> Result<String, Error> {
     };
     let found: Vec<&ScheduleRow> = all.schedules.iter().filter(found).collect();
     let left_out = (found.len() > ROWS).then(|| {
-        format!("{ROWS} of {} are shown. Filter by name or kind to see others.", counted(found.len() as u64, "schedule", "schedules"))
+        format!(
+            "{ROWS} of {} are shown. Filter by name or kind to see others.",
+            counted(found.len() as u64, "schedule", "schedules")
+        )
     });
     let rows: Vec<ScheduleRow> = found.into_iter().take(ROWS).cloned().collect();
     let frame = call.frame("Schedules", "schedules").await?;
@@ -132,8 +135,14 @@ pub(super) async fn show(call: PageCall) -> Result<String, Error> {
     let pausing = named("pause").filter(|row| frame.may_act && row.view.paused.is_none());
     let blank = rows.is_empty().then(|| Blank {
         icon: Icon::Schedules,
-        title: if filter.is_empty() { "There are no schedules".into() } else { "No schedule has this in its name or kind".into() },
-        text: Html::words("A schedule submits a job at each tick of its calendar. Create one with ").code("windlass schedules set").text("."),
+        title: if filter.is_empty() {
+            "There are no schedules".into()
+        } else {
+            "No schedule has this in its name or kind".into()
+        },
+        text: Html::words("A schedule submits a job at each tick of its calendar. Create one with ")
+            .code("windlass schedules set")
+            .text("."),
         actions: Vec::new(),
     });
     let page = SchedulesPage {
@@ -181,7 +190,8 @@ fn lane(row: &ScheduleRow, read: &Ticks, frame: &Frame) -> (CalendarRow, u64) {
     let recent = || read.misses.iter().filter(|miss| miss.missed.to >= from);
     for miss in recent() {
         let first = miss.missed.from.max(from);
-        let between = schedule.calendar.ticks_after(Time(first.micros() - 1)).take_while(|at| *at <= miss.missed.to);
+        let between =
+            schedule.calendar.ticks_after(Time(first.micros() - 1)).take_while(|at| *at <= miss.missed.to);
         ticks.extend(between.take(TICKS).map(|at| (at, TickState::Missed)));
     }
     if let Some(next) = row.view.next_at.filter(|at| row.view.paused.is_none() && *at <= to) {
@@ -194,10 +204,13 @@ fn lane(row: &ScheduleRow, read: &Ticks, frame: &Frame) -> (CalendarRow, u64) {
     ticks.sort_by_key(|(at, _)| *at);
     let missed: u64 = recent().map(|miss| miss.missed.count).sum();
     let note = match (&row.view.paused, recent().next(), read.firings.first()) {
-        (Some(pause), ..) => (None, Html::words("since ").add(frame.clock().at(pause.at)).text(" by ").user(&pause.author)),
-        (None, Some(miss), _) => {
-            (Some(Tone::Bad), Html::words(&format!("{} missed: ", thousands(missed))).add(Text::cut(&miss.why, 60)))
+        (Some(pause), ..) => {
+            (None, Html::words("since ").add(frame.clock().at(pause.at)).text(" by ").user(&pause.author))
         }
+        (None, Some(miss), _) => (
+            Some(Tone::Bad),
+            Html::words(&format!("{} missed: ", thousands(missed))).add(Text::cut(&miss.why, 60)),
+        ),
         (None, None, Some(last)) => (None, Html::words("last fired ").add(frame.clock().ago(last.tick))),
         (None, None, None) => (None, Html::words("has not fired yet")),
     };
@@ -221,7 +234,8 @@ fn chosen(row: &ScheduleRow, read: &Ticks, frame: &Frame) -> Chosen {
     });
     let missed = read.misses.iter().map(|miss| {
         let count = thousands(miss.missed.count);
-        let word = if miss.missed.at_least { format!("at least {count} missed") } else { format!("{count} missed") };
+        let word =
+            if miss.missed.at_least { format!("at least {count} missed") } else { format!("{count} missed") };
         let text = Html::new().user(&miss.why);
         let since = miss.missed.from < miss.missed.to;
         let text = if since { text.text(", since ").add(frame.clock().at(miss.missed.from)) } else { text };
@@ -247,7 +261,10 @@ pub(super) fn routes() -> Vec<Route> {
     ]
 }
 
-async fn administer(posted: &Posted, action: fn(String) -> AdminAction) -> Result<(String, ControlOutcome), Error> {
+async fn administer(
+    posted: &Posted,
+    action: fn(String) -> AdminAction,
+) -> Result<(String, ControlOutcome), Error> {
     let name = posted.form.required("schedule")?.to_owned();
     let control = posted.call.control(posted.form.text("note").map(str::to_owned));
     let outcome = control.administer(&action(name.clone())).await?;
@@ -291,7 +308,8 @@ impl PageCall {
     async fn ticks(&self, name: &str) -> Result<Arc<Ticks>, Error> {
         let read = async || {
             let inspect = self.operator().inspect();
-            let (firings, misses) = (inspect.firings(name, TICKS).await?, inspect.misses(name, LISTED).await?);
+            let (firings, misses) =
+                (inspect.firings(name, TICKS).await?, inspect.misses(name, LISTED).await?);
             Ok(Ticks { firings, misses })
         };
         self.views().ticks.get(&name.to_owned(), read).await

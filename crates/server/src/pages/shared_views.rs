@@ -57,19 +57,24 @@ impl PageCall {
 
     /// The newest branches that are not merged.
     pub(super) async fn open_branches(&self) -> Result<Arc<OpenBranches>, Error> {
-        self.views().branches.get(&(), async || Ok(OpenBranches::read(self.operator(), BRANCHES).await?)).await
+        self.views()
+            .branches
+            .get(&(), async || Ok(OpenBranches::read(self.operator(), BRANCHES).await?))
+            .await
     }
 
     /// The newest unsuccessful jobs in groups.
     pub(super) async fn failures(&self) -> Result<Arc<Failures>, Error> {
-        let read = async || Ok(Failures::read(self.operator(), &UnsuccessfulFilter::default(), FAILURES).await?);
+        let read =
+            async || Ok(Failures::read(self.operator(), &UnsuccessfulFilter::default(), FAILURES).await?);
         self.views().failures.get(&(), read).await
     }
 
     /// What ended in the last hour, by minute.
     pub(super) async fn last_hour(&self) -> Result<Arc<ThroughputView>, Error> {
         let since = Duration::from_secs(3_600);
-        let request = ThroughputRequest { queues: Vec::new(), kinds: Vec::new(), since, by: ThroughputBy::Minute };
+        let request =
+            ThroughputRequest { queues: Vec::new(), kinds: Vec::new(), since, by: ThroughputBy::Minute };
         self.views().hour.get(&(), async || Ok(ThroughputView::read(self.operator(), &request).await?)).await
     }
 }

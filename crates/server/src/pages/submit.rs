@@ -89,7 +89,8 @@ async fn render(call: &PageCall, form: Form, refusal: Option<String>) -> Result<
 
 fn served(situation: &Situation) -> Vec<Served> {
     let mut found: BTreeMap<(String, i32, String), u64> = BTreeMap::new();
-    for worker in situation.workers.iter().filter(|worker| worker.alive && worker.lease_until > situation.now) {
+    for worker in situation.workers.iter().filter(|worker| worker.alive && worker.lease_until > situation.now)
+    {
         for pool in &worker.serves {
             for kind in &pool.kinds {
                 *found.entry((kind.kind.clone(), kind.version, pool.queue.clone())).or_default() += 1;
@@ -105,14 +106,22 @@ fn answer(kind: &str, queue: Option<&str>, served: &[Served]) -> (bool, Html) {
     let of_kind = || served.iter().filter(|served| served.kind == kind);
     let queues: Vec<&str> = of_kind().map(|served| served.queue.as_str()).collect();
     match queue {
-        _ if queues.is_empty() => {
-            (false, Html::words("No live worker runs the kind ").bold(kind).text(". The job waits until one does."))
-        }
+        _ if queues.is_empty() => (
+            false,
+            Html::words("No live worker runs the kind ").bold(kind).text(". The job waits until one does."),
+        ),
         Some(queue) if !queues.contains(&queue) => {
             let text = Html::words("No live worker runs ").bold(kind).text(" in the queue ").bold(queue);
             (false, text.text(", only in ").bold(&queues.join(", ")).text("."))
         }
-        _ => (true, Html::words("Live workers run ").bold(kind).text(" in ").bold(queue.unwrap_or(&queues.join(", "))).text(".")),
+        _ => (
+            true,
+            Html::words("Live workers run ")
+                .bold(kind)
+                .text(" in ")
+                .bold(queue.unwrap_or(&queues.join(", ")))
+                .text("."),
+        ),
     }
 }
 
@@ -120,7 +129,12 @@ fn answer(kind: &str, queue: Option<&str>, served: &[Served]) -> (bool, Html) {
 fn body(form: &Form) -> Result<Value, Error> {
     let input = match form.text("input") {
         None => Value::Null,
-        Some(text) => serde_json::from_str(text).map_err(|error| Error::invalid(format!("the input is no JSON: {error}"), "write a JSON value: text needs quotation marks"))?,
+        Some(text) => serde_json::from_str(text).map_err(|error| {
+            Error::invalid(
+                format!("the input is no JSON: {error}"),
+                "write a JSON value: text needs quotation marks",
+            )
+        })?,
     };
     let mut job = json!({ "kind": form.required("kind")?, "input": input });
     for name in ["key", "queue", "delay"] {
@@ -148,7 +162,11 @@ fn tags(form: &Form) -> Vec<&str> {
 /// The same on the command line.
 fn command(form: &Form) -> String {
     let quote = |text: &str| format!("'{}'", text.replace('\'', "'\\''"));
-    let mut line = format!("windlass submit {} {}", quote(form.text("kind").unwrap_or_default()), quote(form.text("input").unwrap_or("null")));
+    let mut line = format!(
+        "windlass submit {} {}",
+        quote(form.text("kind").unwrap_or_default()),
+        quote(form.text("input").unwrap_or("null"))
+    );
     for name in ["key", "queue", "priority", "delay"] {
         if let Some(text) = form.text(name) {
             line += &format!(" --{name} {}", quote(text));
@@ -177,7 +195,9 @@ async fn post(call: Call) -> Answer {
                 let text = match (job.is_new(), job.differs()) {
                     (true, _) => "The job is submitted.",
                     (false, false) => "A job with this key exists: this is it. Nothing was submitted.",
-                    (false, true) => "A job with this key exists with another input: this is it. Nothing was submitted.",
+                    (false, true) => {
+                        "A job with this key exists with another input: this is it. Nothing was submitted."
+                    }
                 };
                 let notice = Notice { text: text.into(), is_error: false };
                 return Ok(Reply::SeeOther(format!("/jobs/{}", job.id()), vec![notice.cookie(is_secure)]));
@@ -198,6 +218,9 @@ mod tests {
     #[test]
     fn the_command_is_quoted() {
         let form = Form::parse(b"kind=mail&input=%22it%27s%22&tags=a,+b&priority=-5");
-        assert_eq!(command(&form), r#"windlass submit 'mail' '"it'\''s"' --priority '-5' --tag 'a' --tag 'b'"#);
+        assert_eq!(
+            command(&form),
+            r#"windlass submit 'mail' '"it'\''s"' --priority '-5' --tag 'a' --tag 'b'"#
+        );
     }
 }

@@ -85,12 +85,18 @@ pub(super) async fn show(call: PageCall) -> Result<String, Error> {
     // Those that need a look first; else by name.
     let is_live = |worker: &WorkerView| worker.alive && worker.lease_until > frame.now;
     rows.sort_by(|a, b| (is_live(a), &a.name, a.id).cmp(&(is_live(b), &b.name, b.id)));
-    let left_out = rows.len().checked_sub(ROWS).filter(|more| *more > 0).map(|more| format!("{} more, which are live", thousands(more as u64)));
+    let left_out = rows
+        .len()
+        .checked_sub(ROWS)
+        .filter(|more| *more > 0)
+        .map(|more| format!("{} more, which are live", thousands(more as u64)));
     rows.truncate(ROWS);
     let blank = rows.is_empty().then(|| Blank {
         icon: Icon::Workers,
         title: "No worker is here".into(),
-        text: Html::words("Jobs wait until a worker serves their queue and kind. Start one with ").code("windlass worker").text(", or start your program."),
+        text: Html::words("Jobs wait until a worker serves their queue and kind. Start one with ")
+            .code("windlass worker")
+            .text(", or start your program."),
         actions: Vec::new(),
     });
     html(&WorkersPage { detail: detail(&situation, frame.now), rows, left_out, blank, frame })
@@ -104,9 +110,13 @@ fn detail(situation: &Situation, now: windlass::Time) -> String {
         slots += worker.serves.iter().map(|serves| serves.slots as u64).sum::<u64>();
     }
     let others = situation.workers.len() as u64 - count;
-    let mut text = format!("{} with {}", counted(count, "live worker", "live workers"), counted(slots, "slot", "slots"));
+    let mut text =
+        format!("{} with {}", counted(count, "live worker", "live workers"), counted(slots, "slot", "slots"));
     if others > 0 {
-        text += &format!("; {} lost lately or late. Jobs of a lost worker are claimed again once its lease has expired", thousands(others));
+        text += &format!(
+            "; {} lost lately or late. Jobs of a lost worker are claimed again once its lease has expired",
+            thousands(others)
+        );
     }
     text + "."
 }
@@ -127,7 +137,10 @@ mod tests {
             claims: 0,
             serves: vec![Serves { queue: "q".into(), slots: 4, kinds: Vec::new() }],
         };
-        let situation = Situation { workers: vec![worker(true, 20), worker(true, 5), worker(false, 20)], ..Situation::default() };
+        let situation = Situation {
+            workers: vec![worker(true, 20), worker(true, 5), worker(false, 20)],
+            ..Situation::default()
+        };
         assert!(detail(&situation, Time(10)).starts_with("1 live worker with 4 slots; 2 lost"));
     }
 }
