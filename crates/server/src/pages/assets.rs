@@ -99,10 +99,7 @@ mod tests {
     #[test]
     fn comments_and_indentation_are_not_sent() {
         assert_eq!(squeezed("/* one\n two */\n a{b: c}\n\n /* x */\n  d{}\n", "/*"), "a{b: c}\nd{}\n");
-        assert_eq!(
-            squeezed("// one\nconst a = 'b // c';\n  // two\n  f();\n", "//"),
-            "const a = 'b // c';\nf();\n"
-        );
+        assert_eq!(squeezed("// one\nconst a = 'b // c';\n  // two\n  f();\n", "//"), "const a = 'b // c';\nf();\n");
         assert!(CSS.matches('`').count() == 0 && JS.lines().all(|line| line.matches('`').count() % 2 == 0));
     }
 

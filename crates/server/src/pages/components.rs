@@ -38,8 +38,7 @@ pub(crate) struct Components {
 /// Renders the page. Drawings and numbers in it are made up, so that it is there in debug builds alone.
 pub(super) async fn show(call: PageCall) -> Result<String, Error> {
     if !cfg!(debug_assertions) {
-        return Err(Error::new(ErrorKind::NotFound, "there is no such page", "it is in debug builds alone")
-            .about(PATH));
+        return Err(Error::new(ErrorKind::NotFound, "there is no such page", "it is in debug builds alone").about(PATH));
     }
     let is_previewed = call.query.has("preview");
     html(&Components::new(call.frame("Components", "").await?, is_previewed))

@@ -49,19 +49,11 @@ impl FailuresPage {
 
     fn href(&self, group: &FailureGroup) -> String {
         let state = if group.cancelled == group.count { "cancelled" } else { "failed" };
-        url(
-            "/jobs",
-            [
-                ("state", Some(state)),
-                ("kind", Some(group.kind.as_str())),
-                ("error_class", Some(group.class.as_str())),
-            ],
-        )
+        url("/jobs", [("state", Some(state)), ("kind", Some(group.kind.as_str())), ("error_class", Some(group.class.as_str()))])
     }
 
     fn id(&self, group: &FailureGroup) -> String {
-        blake3::hash(format!("{} {} {}", group.kind, group.class, group.shape).as_bytes()).to_hex()[..12]
-            .to_owned()
+        blake3::hash(format!("{} {} {}", group.kind, group.class, group.shape).as_bytes()).to_hex()[..12].to_owned()
     }
 
     fn examined(&self) -> String {

@@ -41,11 +41,7 @@ pub(super) fn routes() -> Vec<Route> {
 }
 
 fn unknown() -> Error {
-    Error::new(
-        ErrorKind::NotFound,
-        "there is no such operation",
-        "its record was deleted after its retention; the audit log has what it did",
-    )
+    Error::new(ErrorKind::NotFound, "there is no such operation", "its record was deleted after its retention; the audit log has what it did")
 }
 
 /// Renders the page.
@@ -68,22 +64,15 @@ fn part(view: &OperationView, frame: &Frame) -> Operation {
         OperationState::Interrupted => (Tone::Bad, Icon::Lost, "interrupted"),
         OperationState::Failed => (Tone::Bad, Icon::Failed, "failed"),
     };
-    let seconds =
-        |seconds: f64| span(std::time::Duration::try_from_secs_f64(seconds.max(0.0)).unwrap_or_default());
+    let seconds = |seconds: f64| span(std::time::Duration::try_from_secs_f64(seconds.max(0.0)).unwrap_or_default());
     let pace = match (view.operation.ended_at, progress.rate, view.eta_seconds) {
-        (Some(at), ..) => Html::words("ended ")
-            .add(frame.clock().ago(at))
-            .text(&format!(", took {}", seconds(view.seconds))),
-        (None, Some(per_second), Some(left)) => {
-            Html::words(&format!("{}, {} left", rate(per_second), seconds(left)))
-        }
+        (Some(at), ..) => Html::words("ended ").add(frame.clock().ago(at)).text(&format!(", took {}", seconds(view.seconds))),
+        (None, Some(per_second), Some(left)) => Html::words(&format!("{}, {} left", rate(per_second), seconds(left))),
         (None, Some(per_second), None) => Html::words(&rate(per_second)),
         (None, None, _) => Html::words("has just begun"),
     };
-    let stop = (view.can_stop && frame.may_act).then(|| {
-        Action::post("Stop", &format!("/operations/{}/stop", view.operation.id), &frame.csrf)
-            .field("back", &frame.path)
-    });
+    let stop = (view.can_stop && frame.may_act)
+        .then(|| Action::post("Stop", &format!("/operations/{}/stop", view.operation.id), &frame.csrf).field("back", &frame.path));
     Operation {
         pill: Pill::new(tone, icon, word).boxed(),
         title: super::trouble::sentence(&view.operation.action).trim_end_matches('.').to_owned(),
@@ -114,8 +103,5 @@ async fn stop(posted: Posted) -> Result<Done, Error> {
     let id: OperationId = posted.call.path("id").parse().map_err(|_| unknown())?;
     let control = posted.call.control(posted.form.text("note").map(str::to_owned));
     let _ = accepted(control.stop_operation(id).await?, "such operation")?;
-    Ok(Done {
-        text: "The operation stops after the jobs that it is changing now.".into(),
-        next: Some(format!("/operations/{id}")),
-    })
+    Ok(Done { text: "The operation stops after the jobs that it is changing now.".into(), next: Some(format!("/operations/{id}")) })
 }

@@ -5,9 +5,7 @@ use std::{sync::Arc, time::Duration};
 use askama::Template;
 use windlass::{
     State,
-    operate::views::{
-        FailureGroup, OpenBranchRow, OpenBranches, QueueRow, Queues, Situation, ThroughputView,
-    },
+    operate::views::{FailureGroup, OpenBranchRow, OpenBranches, QueueRow, Queues, Situation, ThroughputView},
     store::{AuditEntry, AuditFilter},
 };
 
@@ -84,31 +82,19 @@ pub(super) async fn show(call: PageCall) -> Result<String, Error> {
     let shared = Arc::clone(call.shared());
     let numbers = shared.pages.numbers(&shared).await?;
     let situation = shared.pages.situation(&shared).await?;
-    let (queues, branches, hour) =
-        (call.queues().await?, call.open_branches().await?, call.last_hour().await?);
+    let (queues, branches, hour) = (call.queues().await?, call.open_branches().await?, call.last_hour().await?);
     let failures = call.failures().await?;
     let audit = AuditFilter { limit: ROWS, ..AuditFilter::default() };
     let audit = call.operator().inspect().audit(&audit).await?;
     let frame = call.frame("Overview", "overview").await?;
-    let mut attention: Vec<Attention> = failures
-        .groups
-        .iter()
-        .filter(|group| call.now - group.last_at < RECENT && group.cancelled < group.count)
-        .take(ROWS)
-        .map(|group| failing(group, &frame))
-        .collect();
+    let mut attention: Vec<Attention> = failures.groups.iter().filter(|group| call.now - group.last_at < RECENT && group.cancelled < group.count).take(ROWS).map(|group| failing(group, &frame)).collect();
     attention.extend(blocked(&branches, &frame));
     attention.extend(paused_and_late(&queues, &situation, &frame));
     attention.extend(lost(&situation, &frame));
     attention.sort_by_key(|row| row.tone != Tone::Bad);
     let bad = attention.iter().filter(|row| row.tone == Tone::Bad).count() as u64;
     let others = attention.len() as u64 - bad;
-    let mut sorted: Vec<QueueRow> = queues
-        .queues
-        .iter()
-        .filter(|queue| queue.ready + queue.running + queue.scheduled + queue.waiting > 0)
-        .cloned()
-        .collect();
+    let mut sorted: Vec<QueueRow> = queues.queues.iter().filter(|queue| queue.ready + queue.running + queue.scheduled + queue.waiting > 0).cloned().collect();
     sorted.sort_by_key(|queue| std::cmp::Reverse(queue.ready));
     sorted.truncate(ROWS);
     let page = OverviewPage {
@@ -118,13 +104,7 @@ pub(super) async fn show(call: PageCall) -> Result<String, Error> {
         chart: chart(&hour, &frame),
         most_ready: sorted.iter().map(|queue| queue.ready).max().unwrap_or(0),
         queues: sorted,
-        branches: branches
-            .branches
-            .iter()
-            .filter(|row| !row.state.is_final())
-            .take(ROWS / 2)
-            .cloned()
-            .collect(),
+        branches: branches.branches.iter().filter(|row| !row.state.is_final()).take(ROWS / 2).cloned().collect(),
         audit,
         attention,
         frame,
@@ -162,22 +142,10 @@ fn row(id: String, tone: Tone, icon: Icon, title: Html, href: String, detail: Ht
 
 /// Jobs of a kind fail with the same error.
 fn failing(group: &FailureGroup, frame: &Frame) -> Attention {
-    let href = url(
-        "/jobs",
-        [
-            ("state", Some("failed")),
-            ("kind", Some(group.kind.as_str())),
-            ("error_class", Some(group.class.as_str())),
-        ],
-    );
-    let title = Html::words(&format!("{} of ", counted(group.count, "job", "jobs")))
-        .user(&group.kind)
-        .text(" failed with ")
-        .user(&group.class);
+    let href = url("/jobs", [("state", Some("failed")), ("kind", Some(group.kind.as_str())), ("error_class", Some(group.class.as_str()))]);
+    let title = Html::words(&format!("{} of ", counted(group.count, "job", "jobs"))).user(&group.kind).text(" failed with ").user(&group.class);
     let detail = Html::words("").user(&group.message).text(". ").text(&group.advice.to_string());
-    let id: String = blake3::hash(format!("{} {} {}", group.kind, group.class, group.shape).as_bytes())
-        .to_hex()[..12]
-        .to_owned();
+    let id: String = blake3::hash(format!("{} {} {}", group.kind, group.class, group.shape).as_bytes()).to_hex()[..12].to_owned();
     let mut found = row(format!("f-{id}"), Tone::Bad, Icon::Failed, title, href.clone(), detail);
     found.since = Some((frame.clock().ago(group.first_at), frame.clock().at(group.first_at)));
     if frame.may_act {
@@ -189,30 +157,17 @@ fn failing(group: &FailureGroup, frame: &Frame) -> Attention {
 
 /// Merges that wait for children that have failed.
 fn blocked<'a>(branches: &'a OpenBranches, frame: &'a Frame) -> impl Iterator<Item = Attention> + 'a {
-    branches.branches.iter().filter(|open| open.branch.blocked && !open.state.is_final()).take(ROWS).map(
-        move |open| {
-            let branch = &open.branch;
-            let title = Html::words("The branch ").user(&branch.name).text(&format!(
-                " waits for {}",
-                counted(branch.unsuccessful(), "unsuccessful child", "unsuccessful children")
-            ));
-            let parent = open.key.clone().unwrap_or_else(|| open.job.to_string());
-            let detail =
-                Html::words("Its merge wants all of them. Retry them, or cancel ").user(&parent).text(".");
-            let href = format!("/jobs/{}", open.job);
-            let mut found = row(
-                format!("b-{}-{}", &open.job.to_string()[24..], branch.number),
-                Tone::Warn,
-                Icon::Warn,
-                title,
-                href.clone(),
-                detail,
-            );
-            found.since = Some((frame.clock().ago(branch.opened_at), frame.clock().at(branch.opened_at)));
-            found.actions.push(Action::link("Show", &href).small());
-            found
-        },
-    )
+    branches.branches.iter().filter(|open| open.branch.blocked && !open.state.is_final()).take(ROWS).map(move |open| {
+        let branch = &open.branch;
+        let title = Html::words("The branch ").user(&branch.name).text(&format!(" waits for {}", counted(branch.unsuccessful(), "unsuccessful child", "unsuccessful children")));
+        let parent = open.key.clone().unwrap_or_else(|| open.job.to_string());
+        let detail = Html::words("Its merge wants all of them. Retry them, or cancel ").user(&parent).text(".");
+        let href = format!("/jobs/{}", open.job);
+        let mut found = row(format!("b-{}-{}", &open.job.to_string()[24..], branch.number), Tone::Warn, Icon::Warn, title, href.clone(), detail);
+        found.since = Some((frame.clock().ago(branch.opened_at), frame.clock().at(branch.opened_at)));
+        found.actions.push(Action::link("Show", &href).small());
+        found
+    })
 }
 
 /// Queues that somebody paused, and those whose jobs wait long.
@@ -222,31 +177,15 @@ fn paused_and_late(queues: &Queues, situation: &Situation, frame: &Frame) -> Vec
         let href = url("/jobs", [("queue", Some(queue.name.as_str())), ("state", Some("ready"))]);
         let waiting = counted(queue.ready, "job waits", "jobs wait");
         if let Some(pause) = situation.paused_queues.get(&queue.name) {
-            let title =
-                Html::words("The queue ").user(&queue.name).text(" is paused by ").user(&pause.author);
-            let note =
-                pause.note.as_deref().map_or(Html::new(), |note| Html::words("“").user(note).text("” "));
-            let mut row = row(
-                format!("p-{}", short_hash(&queue.name)),
-                Tone::Warn,
-                Icon::Paused,
-                title,
-                href.clone(),
-                note.text(&waiting).text("."),
-            );
+            let title = Html::words("The queue ").user(&queue.name).text(" is paused by ").user(&pause.author);
+            let note = pause.note.as_deref().map_or(Html::new(), |note| Html::words("“").user(note).text("” "));
+            let mut row = row(format!("p-{}", short_hash(&queue.name)), Tone::Warn, Icon::Paused, title, href.clone(), note.text(&waiting).text("."));
             row.since = Some((frame.clock().ago(pause.at), frame.clock().at(pause.at)));
             row.actions.push(Action::link("Queues", "/queues").small());
             found.push(row);
         } else if let Some(since) = queue.oldest_ready.filter(|since| frame.now - *since > LATE) {
             let title = Html::words("The queue ").user(&queue.name).text(" is behind");
-            let mut row = row(
-                format!("l-{}", short_hash(&queue.name)),
-                Tone::Idle,
-                Icon::Queues,
-                title,
-                href.clone(),
-                Html::words(&waiting).text(" for a slot."),
-            );
+            let mut row = row(format!("l-{}", short_hash(&queue.name)), Tone::Idle, Icon::Queues, title, href.clone(), Html::words(&waiting).text(" for a slot."));
             row.since = Some((frame.clock().ago(since), frame.clock().at(since)));
             row.actions.push(Action::link("Show", &href).small());
             found.push(row);
@@ -258,59 +197,35 @@ fn paused_and_late(queues: &Queues, situation: &Situation, frame: &Frame) -> Vec
 
 /// Workers that have not renewed their lease; none at all, while jobs are ready.
 fn lost(situation: &Situation, frame: &Frame) -> Vec<Attention> {
-    let alive =
-        situation.workers.iter().filter(|worker| worker.alive && worker.lease_until > situation.now).count();
+    let alive = situation.workers.iter().filter(|worker| worker.alive && worker.lease_until > situation.now).count();
     if alive > 0 {
         return Vec::new();
     }
     let detail = Html::words("Nothing runs. Start ").code("windlass worker").text(", or your program.");
     let _ = frame;
-    vec![row(
-        "no-worker".into(),
-        Tone::Bad,
-        Icon::Lost,
-        Html::words("No worker is alive"),
-        "/jobs?state=ready".into(),
-        detail,
-    )]
+    vec![row("no-worker".into(), Tone::Bad, Icon::Lost, Html::words("No worker is alive"), "/jobs?state=ready".into(), detail)]
 }
 
 fn short_hash(name: &str) -> String {
     blake3::hash(name.as_bytes()).to_hex()[..12].to_owned()
 }
 
-fn counters(
-    numbers: &Numbers,
-    queues: &Queues,
-    situation: &Situation,
-    hour: &ThroughputView,
-    frame: &Frame,
-) -> Counters {
+fn counters(numbers: &Numbers, queues: &Queues, situation: &Situation, hour: &ThroughputView, frame: &Frame) -> Counters {
     let counter = |id, name, state: State| {
-        Counter::new(id, name, &thousands(numbers.of(state)))
-            .href(&format!("/jobs?state={state}"))
-            .icon(state.into(), super::parts::Pill::icon_of(state))
+        Counter::new(id, name, &thousands(numbers.of(state))).href(&format!("/jobs?state={state}")).icon(state.into(), super::parts::Pill::icon_of(state))
     };
     let alive = situation.workers.iter().filter(|worker| worker.alive).count() as u64;
     let oldest = queues.queues.iter().filter_map(|queue| Some((queue.oldest_ready?, &queue.name))).min();
-    let below = oldest.map_or(Html::new(), |(at, name)| {
-        Html::words("oldest ").add(frame.clock().lasts(at)).text(", in ").user(name)
-    });
+    let below = oldest.map_or(Html::new(), |(at, name)| Html::words("oldest ").add(frame.clock().lasts(at)).text(", in ").user(name));
     Counters::new(
         "Jobs by state",
         vec![
-            counter("n-running", "Running", State::Running).below(Html::words(&counted(
-                alive,
-                "live worker",
-                "live workers",
-            ))),
+            counter("n-running", "Running", State::Running).below(Html::words(&counted(alive, "live worker", "live workers"))),
             counter("n-ready", "Ready", State::Ready).below(below),
             counter("n-scheduled", "Scheduled", State::Scheduled),
             counter("n-waiting", "Waiting", State::Waiting),
-            counter("n-failed", "Failed", State::Failed)
-                .below(Html::words(&format!("{} in the last hour", thousands(hour.total.failed)))),
-            counter("n-done", "Done", State::Done)
-                .below(Html::words(&format!("{} in the last hour", thousands(hour.total.done)))),
+            counter("n-failed", "Failed", State::Failed).below(Html::words(&format!("{} in the last hour", thousands(hour.total.failed)))),
+            counter("n-done", "Done", State::Done).below(Html::words(&format!("{} in the last hour", thousands(hour.total.done)))),
         ],
     )
 }
@@ -333,11 +248,7 @@ fn chart(hour: &ThroughputView, frame: &Frame) -> Chart {
         Series { name: "done".into(), tone: Tone::Ok, shape: Shape::Bars, values: done },
         Series { name: "failed attempts".into(), tone: Tone::Bad, shape: Shape::Below, values: failed },
     ];
-    let sentence = format!(
-        "In the last hour {} jobs were done and {} attempts failed",
-        thousands(hour.total.done),
-        thousands(hour.total.failed + hour.total.retried)
-    );
+    let sentence = format!("In the last hour {} jobs were done and {} attempts failed", thousands(hour.total.done), thousands(hour.total.failed + hour.total.retried));
     Chart::new(&sentence, frame.clock(), hour.from, MINUTE, Unit::Rate, series)
 }
 

@@ -81,10 +81,7 @@ pub(super) async fn show(call: PageCall) -> Result<String, Error> {
     let limits = RateLimits::read(call.operator()).await?;
     let keys = SerialKeys::read(call.operator(), None, KEYS).await?;
     let frame = call.frame("Queues", "queues").await?;
-    let pausing = call
-        .query
-        .text("pause")
-        .filter(|name| frame.may_act && queues.queues.iter().any(|queue| queue.name == *name));
+    let pausing = call.query.text("pause").filter(|name| frame.may_act && queues.queues.iter().any(|queue| queue.name == *name));
     let blank = queues.queues.is_empty().then(|| Blank {
         icon: Icon::Queues,
         title: "No queue was ever used".into(),

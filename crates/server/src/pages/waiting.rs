@@ -45,24 +45,15 @@ impl WaitingPage {
     /// How long such waits usually take, of how many.
     fn usual(&self, group: &WaitGroup) -> Html {
         let mut text = Html::new();
-        let seconds =
-            |seconds: f64| span(std::time::Duration::try_from_secs_f64(seconds.max(0.0)).unwrap_or_default());
+        let seconds = |seconds: f64| span(std::time::Duration::try_from_secs_f64(seconds.max(0.0)).unwrap_or_default());
         for usual in &group.usual {
             if let (Some(p50), Some(p95)) = (usual.arrived.p50_seconds, usual.arrived.p95_seconds) {
-                let sentence = format!(
-                    "Of {} in 30 days, half took {} and 95 % at most {}.",
-                    counted(usual.arrived.count, "wait", "waits"),
-                    seconds(p50),
-                    seconds(p95)
-                );
+                let sentence = format!("Of {} in 30 days, half took {} and 95 % at most {}.", counted(usual.arrived.count, "wait", "waits"), seconds(p50), seconds(p95));
                 text = text.text(&sentence).text(" ");
             }
         }
         if let Some(longer) = group.longer_than_usual.filter(|longer| *longer > 0) {
-            text = text.text(&format!(
-                "{} longer than that.",
-                counted(longer, "job has waited", "jobs have waited")
-            ));
+            text = text.text(&format!("{} longer than that.", counted(longer, "job has waited", "jobs have waited")));
         }
         text
     }
@@ -100,14 +91,11 @@ impl WaitingPage {
 pub(super) async fn show(call: PageCall) -> Result<String, Error> {
     let view = WaitingView::read(call.operator(), ROWS).await?;
     let frame = call.frame("Waiting", "waiting").await?;
-    let blank =
-        (view.groups.is_empty() && view.sleeping.is_empty() && view.repeats.is_empty()).then(|| Blank {
-            icon: Icon::Waiting,
-            title: "No job waits".into(),
-            text: Html::words(
-                "Jobs that wait for signals, children or a time are here. They cost no slot and no memory.",
-            ),
-            actions: Vec::new(),
-        });
+    let blank = (view.groups.is_empty() && view.sleeping.is_empty() && view.repeats.is_empty()).then(|| Blank {
+        icon: Icon::Waiting,
+        title: "No job waits".into(),
+        text: Html::words("Jobs that wait for signals, children or a time are here. They cost no slot and no memory."),
+        actions: Vec::new(),
+    });
     html(&WaitingPage { frame, view, blank })
 }

@@ -93,8 +93,7 @@ async fn measure(url: &str) -> (Vec<Duration>, Duration) {
     let mut late = Vec::new();
     for job in &jobs {
         second.result::<()>(job.id().expect("submitted")).await.expect("it wakes");
-        let journal =
-            second.inspect().journal(job.id().expect("submitted"), None, 99).await.expect("a journal");
+        let journal = second.inspect().journal(job.id().expect("submitted"), None, 99).await.expect("a journal");
         let entry = |event: CallEvent| {
             journal.iter().find(|entry| entry.call_kind == CallKind::Sleep && entry.event == event)
         };

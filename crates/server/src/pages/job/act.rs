@@ -64,10 +64,7 @@ async fn cancel(posted: Posted) -> Result<Done, Error> {
     let acted = control.cancel_tree(job, GRACE).await?;
     let children = acted.children.unwrap_or(0);
     let _ = accepted(acted.outcome, "such job")?;
-    Ok(Done {
-        text: format!("The job is cancelled, and {}.", counted(children, "descendant", "descendants")),
-        next: None,
-    })
+    Ok(Done { text: format!("The job is cancelled, and {}.", counted(children, "descendant", "descendants")), next: None })
 }
 
 async fn signal(posted: Posted) -> Result<Done, Error> {
@@ -75,10 +72,7 @@ async fn signal(posted: Posted) -> Result<Done, Error> {
     let name = posted.form.required("name")?.to_owned();
     let payload = match posted.form.text("payload") {
         Some(text) => serde_json::from_str::<Value>(text).map_err(|error| {
-            Error::invalid(
-                format!("the payload is no JSON: {error}"),
-                "write text between quotes, or leave it empty",
-            )
+            Error::invalid(format!("the payload is no JSON: {error}"), "write text between quotes, or leave it empty")
         })?,
         None => Value::Null,
     };
@@ -95,9 +89,7 @@ async fn fork(posted: Posted) -> Result<Done, Error> {
     let from = match posted.form.text("from") {
         None | Some("end") => ForkPoint::End,
         Some("beginning") => ForkPoint::Beginning,
-        Some(entry) => ForkPoint::Entry(
-            entry.parse().map_err(|_| Error::invalid("the place is no entry", "choose one of the list"))?,
-        ),
+        Some(entry) => ForkPoint::Entry(entry.parse().map_err(|_| Error::invalid("the place is no entry", "choose one of the list"))?),
     };
     let control = posted.call.control(posted.form.text("note").map(str::to_owned));
     let mut fork = control.fork().at(from);

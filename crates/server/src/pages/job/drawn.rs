@@ -37,18 +37,14 @@ fn stages(machine: &Transitions, state: State) -> Diagram {
     let mut numbers: BTreeMap<&str, usize> = BTreeMap::new();
     let current = machine.current.as_ref();
     let mut edges = Vec::new();
-    let names = machine.starts.iter().map(String::as_str).chain(
-        machine.edges.iter().flat_map(|edge| [Some(edge.from.as_str()), edge.to.as_deref()]).flatten(),
-    );
+    let names = machine.starts.iter().map(String::as_str).chain(machine.edges.iter().flat_map(|edge| [Some(edge.from.as_str()), edge.to.as_deref()]).flatten());
     for name in names {
         if !numbers.contains_key(name) {
             let look = match current.filter(|current| current.stage == name) {
                 Some(_) => Look::Here(state.into()),
                 None => Look::Passed,
             };
-            let under = current
-                .filter(|current| current.stage == name)
-                .map_or(String::new(), |current| current.state.clone());
+            let under = current.filter(|current| current.stage == name).map_or(String::new(), |current| current.state.clone());
             numbers.insert(name, nodes.len());
             nodes.push(node(name, under, look));
         }
@@ -61,16 +57,11 @@ fn stages(machine: &Transitions, state: State) -> Diagram {
         let to = match &edge.to {
             Some(to) => numbers[to.as_str()],
             None => *end.get_or_insert_with(|| {
-                nodes.push(node(
-                    "end",
-                    String::new(),
-                    if state == State::Failed { Look::Failed } else { Look::End },
-                ));
+                nodes.push(node("end", String::new(), if state == State::Failed { Look::Failed } else { Look::End }));
                 nodes.len() - 1
             }),
         };
-        let label =
-            if edge.times > 1 { format!("{} ×{}", edge.outcome, edge.times) } else { edge.outcome.clone() };
+        let label = if edge.times > 1 { format!("{} ×{}", edge.outcome, edge.times) } else { edge.outcome.clone() };
         edges.push(Edge { from: numbers[edge.from.as_str()], to, label, is_taken: true });
     }
     Diagram::new("The stages that this machine went through, from its start", nodes, edges)
@@ -100,11 +91,7 @@ fn calls(graph: &Graph) -> Diagram {
             Point::Start => 0,
             Point::Node(number) => number + 1,
             Point::End(state) => *ends.entry(state.to_string()).or_insert_with(|| {
-                nodes.push(node(
-                    &state.to_string(),
-                    String::new(),
-                    if *state == State::Done { Look::End } else { Look::Failed },
-                ));
+                nodes.push(node(&state.to_string(), String::new(), if *state == State::Done { Look::End } else { Look::Failed }));
                 nodes.len() - 1
             }),
         };

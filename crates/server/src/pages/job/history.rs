@@ -27,33 +27,17 @@ pub(super) fn timeline(view: &JobView, clock: Clock, folds: bool) -> Option<Time
 fn attempts(view: &JobView) -> Vec<Row> {
     let mut rows = Vec::new();
     for (number, attempt) in view.history.iter().enumerate() {
-        let segment =
-            segment(attempt.started_at, Some(attempt.ended_at), Look::Failed, &attempt.failure.message);
-        rows.push(row(
-            &format!("attempt {}", number + 1),
-            (Tone::Bad, Icon::Failed, "failed"),
-            vec![segment],
-            span(attempt.ended_at - attempt.started_at),
-        ));
+        let segment = segment(attempt.started_at, Some(attempt.ended_at), Look::Failed, &attempt.failure.message);
+        rows.push(row(&format!("attempt {}", number + 1), (Tone::Bad, Icon::Failed, "failed"), vec![segment], span(attempt.ended_at - attempt.started_at)));
     }
     let job = &view.job;
     let started = job.started_at.filter(|at| view.history.last().is_none_or(|last| *at > last.started_at));
     match (job.summary.state, started) {
-        (State::Running, Some(at)) => rows.push(row(
-            "running now",
-            (Tone::Run, Icon::Running, "running"),
-            vec![segment(at, None, Look::Runs, "runs")],
-            String::new(),
-        )),
+        (State::Running, Some(at)) => rows.push(row("running now", (Tone::Run, Icon::Running, "running"), vec![segment(at, None, Look::Runs, "runs")], String::new())),
         (State::Done, Some(at)) => {
             let end = job.summary.finished_at.unwrap_or(at);
             let name = format!("attempt {}", view.history.len() + 1);
-            rows.push(row(
-                &name,
-                (Tone::Ok, Icon::Done, "done"),
-                vec![segment(at, Some(end), Look::Ran, "done")],
-                span(end - at),
-            ));
+            rows.push(row(&name, (Tone::Ok, Icon::Done, "done"), vec![segment(at, Some(end), Look::Ran, "done")], span(end - at)));
         }
         _ => {}
     }
@@ -79,10 +63,7 @@ fn calls(view: &JobView) -> Vec<Row> {
     let mut calls: BTreeMap<(String, Option<String>), Call> = BTreeMap::new();
     let mut previous = view.workflow.previous_at.unwrap_or(view.job.summary.submitted_at);
     for entry in &view.workflow.journal {
-        if matches!(
-            entry.call_kind,
-            CallKind::Context | CallKind::Now | CallKind::Lifecycle | CallKind::Version
-        ) {
+        if matches!(entry.call_kind, CallKind::Context | CallKind::Now | CallKind::Lifecycle | CallKind::Version) {
             previous = entry.at;
             continue;
         }
@@ -121,9 +102,7 @@ impl Call {
             }
             CallEvent::Failed => self.segments.push(segment(from, Some(entry.at), Look::Failed, "failed")),
             CallEvent::Undone | CallEvent::NotUndone => {}
-            CallEvent::Done | CallEvent::DoneWithUndo => {
-                self.segments.push(segment(from, Some(entry.at), self.look(), "done"))
-            }
+            CallEvent::Done | CallEvent::DoneWithUndo => self.segments.push(segment(from, Some(entry.at), self.look(), "done")),
         }
     }
 
@@ -131,13 +110,7 @@ impl Call {
     fn look(&self) -> Look {
         match self.kind {
             Some(CallKind::Sleep) => Look::Asleep,
-            Some(
-                CallKind::Signal
-                | CallKind::WaitUntil
-                | CallKind::ContinueIf
-                | CallKind::Select
-                | CallKind::Merge,
-            ) => Look::Waited,
+            Some(CallKind::Signal | CallKind::WaitUntil | CallKind::ContinueIf | CallKind::Select | CallKind::Merge) => Look::Waited,
             _ => Look::Ran,
         }
     }
@@ -145,13 +118,7 @@ impl Call {
     fn row(mut self, is_over: bool) -> Row {
         if let Some(since) = self.open_since.filter(|_| !is_over) {
             let look = if self.look() == Look::Ran { Look::Runs } else { self.look() };
-            self.segments.push(Segment {
-                from: since,
-                to: None,
-                look,
-                label: String::new(),
-                title: "has not ended".into(),
-            });
+            self.segments.push(Segment { from: since, to: None, look, label: String::new(), title: "has not ended".into() });
         }
         let state = match self.state {
             Some(CallEvent::Failed) => (Tone::Bad, Icon::Failed, "failed"),
@@ -201,9 +168,7 @@ fn segment(from: Time, to: Option<Time>, look: Look, title: &str) -> Segment {
 /// What an entry has recorded, in a line.
 pub(super) fn result(entry: &EntryView) -> Html {
     match &entry.result {
-        EntryResult::Failure(failure) => {
-            Html::words("").bold(&failure.class).text(" ").user(&failure.message)
-        }
+        EntryResult::Failure(failure) => Html::words("").bold(&failure.class).text(" ").user(&failure.message),
         EntryResult::Payload(value) if value.is_null() => Html::new(),
         EntryResult::Payload(value) => {
             let text: String = value.to_string().chars().take(120).collect();

@@ -111,8 +111,7 @@ impl JobPage {
 
 /// The progress of a branch.
 pub(super) fn band(branch: &BranchView) -> Band {
-    let sentence =
-        format!("{} of {} children have ended", thousands(branch.ended()), thousands(branch.spawned));
+    let sentence = format!("{} of {} children have ended", thousands(branch.ended()), thousands(branch.spawned));
     Band::new(
         &sentence,
         vec![
@@ -157,11 +156,9 @@ pub(super) async fn show(call: PageCall) -> Result<String, Error> {
     let name = name_of(&view.job.summary, view.child_name.as_deref());
     let frame = call.frame(name.clone(), "jobs").await?;
     let clock = frame.clock();
-    let awaited =
-        view.holds.waiting.as_ref().map(|waiting| waiting.condition.names().map(str::to_owned).collect());
+    let awaited = view.holds.waiting.as_ref().map(|waiting| waiting.condition.names().map(str::to_owned).collect());
     let awaited: Vec<String> = awaited.unwrap_or_default();
-    let awaited: Vec<String> =
-        awaited.into_iter().filter(|name| !name.starts_with('$') && !name.starts_with("windlass")).collect();
+    let awaited: Vec<String> = awaited.into_iter().filter(|name| !name.starts_with('$') && !name.starts_with("windlass")).collect();
     let drawer = drawer(&call, &view, frame.may_act)?;
     let page = JobPage {
         pill: pill(&view),
@@ -224,12 +221,7 @@ fn banner(why: &Explained, view: &JobView, awaited: &[String], frame: &Frame) ->
     let mut more = Html::new();
     if let Some(child) = &why.child {
         let text = format!("job {}", &child.job.to_string()[24..]);
-        more = more
-            .text("It waits for ")
-            .link(&format!("/jobs/{}", child.job), &text)
-            .text(": ")
-            .user(&child.because)
-            .text(" ");
+        more = more.text("It waits for ").link(&format!("/jobs/{}", child.job), &text).text(": ").user(&child.because).text(" ");
     }
     more = code_in(more, &why.hint);
     for also in &why.also {
@@ -239,32 +231,14 @@ fn banner(why: &Explained, view: &JobView, awaited: &[String], frame: &Frame) ->
     let mut actions = Vec::new();
     if frame.may_act {
         if let Some(signal) = awaited.first() {
-            actions.push(
-                Action::link(&format!("Send “{signal}”…"), &format!("{here}?preview=signal"))
-                    .primary()
-                    .icon(Icon::Send),
-            );
+            actions.push(Action::link(&format!("Send “{signal}”…"), &format!("{here}?preview=signal")).primary().icon(Icon::Send));
         } else if matches!(state, State::Failed | State::Cancelled) {
-            actions.push(
-                Action::post("Retry", &format!("{here}/retry"), &frame.csrf)
-                    .field("back", &here)
-                    .primary()
-                    .icon(Icon::Retry),
-            );
+            actions.push(Action::post("Retry", &format!("{here}/retry"), &frame.csrf).field("back", &here).primary().icon(Icon::Retry));
         } else if view.holds.paused.is_some() && !state.is_final() {
-            actions.push(
-                Action::post("Resume", &format!("{here}/resume"), &frame.csrf).field("back", &here).primary(),
-            );
+            actions.push(Action::post("Resume", &format!("{here}/resume"), &frame.csrf).field("back", &here).primary());
         }
     }
-    Why {
-        tone: state.into(),
-        icon: Pill::icon_of(state),
-        question,
-        sentence: code_in(Html::new(), &why.because),
-        more,
-        actions,
-    }
+    Why { tone: state.into(), icon: Pill::icon_of(state), question, sentence: code_in(Html::new(), &why.because), more, actions }
 }
 
 /// A text of the engine, in which commands stand between backticks.
@@ -279,39 +253,21 @@ fn actions(view: &JobView, frame: &Frame) -> Vec<Action> {
     let id = view.job.summary.id;
     let here = format!("/jobs/{id}");
     let state = view.job.summary.state;
-    let post = |text: &str, action: &str| {
-        Action::post(text, &format!("{here}/{action}"), &frame.csrf).field("back", &here)
-    };
+    let post = |text: &str, action: &str| Action::post(text, &format!("{here}/{action}"), &frame.csrf).field("back", &here);
     let mut actions = Vec::new();
     if !view.workflow.journal.is_empty() {
-        actions.push(
-            Action::link("Fork…", &format!("{here}?preview=fork")).icon(Icon::Fork).command("Fork this job"),
-        );
+        actions.push(Action::link("Fork…", &format!("{here}?preview=fork")).icon(Icon::Fork).command("Fork this job"));
     }
     match state {
-        State::Failed | State::Cancelled => {
-            actions.push(post("Retry", "retry").icon(Icon::Retry).command("Retry this job").key('r'))
-        }
+        State::Failed | State::Cancelled => actions.push(post("Retry", "retry").icon(Icon::Retry).command("Retry this job").key('r')),
         State::Done => {}
         _ => {
             match &view.holds.paused {
                 Some(_) => actions.push(post("Resume", "resume").icon(Icon::Play).command("Resume this job")),
-                None => actions.push(
-                    Action::link("Pause…", &format!("{here}?preview=pause"))
-                        .icon(Icon::Paused)
-                        .command("Pause this job"),
-                ),
+                None => actions.push(Action::link("Pause…", &format!("{here}?preview=pause")).icon(Icon::Paused).command("Pause this job")),
             }
-            actions.push(
-                Action::link("Signal…", &format!("{here}?preview=signal"))
-                    .icon(Icon::Send)
-                    .command("Send a signal to this job"),
-            );
-            actions.push(
-                Action::link("Cancel…", &format!("{here}?preview=cancel"))
-                    .danger()
-                    .command("Cancel this job"),
-            );
+            actions.push(Action::link("Signal…", &format!("{here}?preview=signal")).icon(Icon::Send).command("Send a signal to this job"));
+            actions.push(Action::link("Cancel…", &format!("{here}?preview=cancel")).danger().command("Cancel this job"));
         }
     }
     actions
@@ -321,10 +277,7 @@ fn actions(view: &JobView, frame: &Frame) -> Vec<Action> {
 fn drawer(call: &PageCall, view: &JobView, may_act: bool) -> Result<Option<&'static str>, Error> {
     let Some(name) = call.query.text("preview") else { return Ok(None) };
     if !may_act {
-        return Err(crate::access::forbidden(
-            "the role viewer may not change jobs",
-            "ask for the role operator",
-        ));
+        return Err(crate::access::forbidden("the role viewer may not change jobs", "ask for the role operator"));
     }
     let is_over = view.job.summary.state.is_final();
     let known = ["signal", "pause", "cancel", "fork"].into_iter().find(|known| *known == name);
@@ -338,8 +291,7 @@ fn payloads(call: &PageCall, view: &JobView) -> Vec<Payload> {
     let tree = |name: &str, stored: &Stored| {
         let size = stored.bytes.len() as u64;
         let decoded = call.operator().decode(stored).map_err(|error| error.to_string());
-        let value = decoded
-            .and_then(|bytes| serde_json::from_slice::<Value>(&bytes).map_err(|error| error.to_string()));
+        let value = decoded.and_then(|bytes| serde_json::from_slice::<Value>(&bytes).map_err(|error| error.to_string()));
         match value {
             Ok(value) => Payload::tree(&name.to_lowercase(), name, size, &value, &whole),
             Err(why) => Payload::absent(name, Html::words("It cannot be shown: ").user(&why)),
@@ -351,13 +303,7 @@ fn payloads(call: &PageCall, view: &JobView) -> Vec<Payload> {
     }
     if !view.workflow.context.is_empty() {
         let context = Value::Object(view.workflow.context.clone());
-        payloads.push(Payload::tree(
-            "context",
-            "Context",
-            context.to_string().len() as u64,
-            &context,
-            &whole,
-        ));
+        payloads.push(Payload::tree("context", "Context", context.to_string().len() as u64, &context, &whole));
     }
     payloads.push(match &view.job.output {
         Some(output) => tree("Output", output),

@@ -1,9 +1,9 @@
 //! What the preview of an action does: to ticked jobs at once, to all that match as an operation in the background.
 
 use windlass::{
-    ControlOutcome,
     model::Permission,
     operate::{Acted, operation::begin_bulk},
+    ControlOutcome,
 };
 
 use super::{
@@ -55,11 +55,8 @@ async fn act(posted: Posted) -> Result<Done, Error> {
 
 /// What was done, in a sentence.
 fn summary(acted: &[Acted]) -> String {
-    let count =
-        |is: fn(&ControlOutcome) -> bool| acted.iter().filter(|acted| is(&acted.outcome)).count() as u64;
-    let changed = count(|outcome| {
-        matches!(outcome, ControlOutcome::Done | ControlOutcome::Created(_) | ControlOutcome::CancelRequested)
-    });
+    let count = |is: fn(&ControlOutcome) -> bool| acted.iter().filter(|acted| is(&acted.outcome)).count() as u64;
+    let changed = count(|outcome| matches!(outcome, ControlOutcome::Done | ControlOutcome::Created(_) | ControlOutcome::CancelRequested));
     let already = count(|outcome| matches!(outcome, ControlOutcome::Already(_)));
     let refused = acted.len() as u64 - changed - already;
     let mut text = counted(changed, "job was changed", "jobs were changed");

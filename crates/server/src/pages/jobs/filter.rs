@@ -114,20 +114,14 @@ impl ListFilter {
 
     /// A chip for each condition but the state, which the tabs show.
     pub(super) fn chips(&self) -> Vec<Chip> {
-        let name = |field: &str| {
-            FIELDS.iter().find(|(known, _)| *known == field).map_or(field, |(_, name)| *name).to_owned()
-        };
+        let name = |field: &str| FIELDS.iter().find(|(known, _)| *known == field).map_or(field, |(_, name)| *name).to_owned();
         let conditions = self.conditions.iter().filter(|(field, _)| *field != "state");
         let chip = |(field, value): &(&'static str, String)| Chip {
             name: name(field),
             value: value.clone(),
             without: self.with(field, None),
         };
-        let top = self.is_top.then(|| Chip {
-            name: "only".into(),
-            value: "without a parent".into(),
-            without: self.with("top", None),
-        });
+        let top = self.is_top.then(|| Chip { name: "only".into(), value: "without a parent".into(), without: self.with("top", None) });
         conditions.map(chip).chain(top).collect()
     }
 
@@ -145,9 +139,7 @@ impl ListFilter {
             field("until", "Submitted before", "1h, or 2026-11-19T14:00Z", Vec::new()),
             field("top", "Only jobs without a parent", "", vec!["true".into()]),
         ];
-        all.into_iter()
-            .filter(|field| self.value(field.name).is_none() && !(field.name == "top" && self.is_top))
-            .collect()
+        all.into_iter().filter(|field| self.value(field.name).is_none() && !(field.name == "top" && self.is_top)).collect()
     }
 
     /// What it selects, in words: `failed jobs of the kind mail`.
@@ -184,10 +176,7 @@ mod tests {
     fn an_address_becomes_a_filter_and_an_address_again() {
         let list = of("state=failed&kind=mail&other=1&tag=&top=true");
         let filter = list.filter(None, NOW).ok().expect("a filter");
-        assert_eq!(
-            (filter.state, filter.kind.as_deref(), filter.tag, filter.top),
-            (Some(State::Failed), Some("mail"), None, true)
-        );
+        assert_eq!((filter.state, filter.kind.as_deref(), filter.tag, filter.top), (Some(State::Failed), Some("mail"), None, true));
         assert_eq!(list.href(), "/jobs?kind=mail&state=failed&top=true");
         assert_eq!(list.with("kind", None), "/jobs?state=failed&top=true");
         assert_eq!(list.with("state", Some("done")), "/jobs?kind=mail&top=true&state=done");

@@ -115,9 +115,7 @@ pub(super) async fn show(call: PageCall) -> Result<String, Error> {
         super::form::url("/jobs", fields.chain([("before", before.as_deref()), ("at", anchor.as_deref())]))
     };
     let frame = call.frame_at("Jobs", "jobs", &live).await?;
-    let names = |of: fn(&StateCount) -> &String| {
-        counts.iter().map(of).cloned().collect::<BTreeSet<_>>().into_iter().collect()
-    };
+    let names = |of: fn(&StateCount) -> &String| counts.iter().map(of).cloned().collect::<BTreeSet<_>>().into_iter().collect();
     let filters = Filters {
         action: list.state()?.map_or("/jobs".to_owned(), |state| format!("/jobs?state={state}")),
         chips: list.chips(),
@@ -125,14 +123,9 @@ pub(super) async fn show(call: PageCall) -> Result<String, Error> {
         fields: list.addable(names(|count| &count.kind), names(|count| &count.queue)),
     };
     let plus = if is_capped { "+" } else { "" };
-    let shown =
-        format!("{} of {}{plus} jobs", thousands(rows.len() as u64), thousands(total.max(rows.len() as u64)));
+    let shown = format!("{} of {}{plus} jobs", thousands(rows.len() as u64), thousands(total.max(rows.len() as u64)));
     let pages = Pages {
-        text: if rows.is_empty() && next_before.is_some() {
-            "None among the 10,000 jobs that were examined".into()
-        } else {
-            shown
-        },
+        text: if rows.is_empty() && next_before.is_some() { "None among the 10,000 jobs that were examined".into() } else { shown },
         first: before.is_some().then(|| list.href()),
         next: next_before.map(|id| list.with("before", Some(&id.to_string()))),
     };
@@ -165,8 +158,7 @@ async fn count(call: &PageCall, filter: &Filter, counts: &[StateCount]) -> Resul
     if any.has_maintained_counts() && any.version.is_none() {
         let is = |wanted: &Option<String>, name: &str| wanted.as_deref().is_none_or(|wanted| wanted == name);
         let mut by_state = ByState::new();
-        for count in counts.iter().filter(|count| is(&any.kind, &count.kind) && is(&any.queue, &count.queue))
-        {
+        for count in counts.iter().filter(|count| is(&any.kind, &count.kind) && is(&any.queue, &count.queue)) {
             *by_state.entry(count.state).or_default() += count.jobs;
         }
         return Ok((by_state, false));
@@ -178,12 +170,7 @@ async fn count(call: &PageCall, filter: &Filter, counts: &[StateCount]) -> Resul
 }
 
 /// How many jobs that match are newer than the first row. Of a store in which more were submitted than are looked at, it is the least.
-async fn newer(
-    call: &PageCall,
-    list: &ListFilter,
-    filter: &Filter,
-    first: Option<JobId>,
-) -> Result<Newer, Error> {
+async fn newer(call: &PageCall, list: &ListFilter, filter: &Filter, first: Option<JobId>) -> Result<Newer, Error> {
     let href = list.href();
     let empty = Newer { count: 0, noun: ("job", "jobs"), href: href.clone() };
     let Some(first) = first.filter(|_| call.query.has("at")) else { return Ok(empty) };
@@ -194,24 +181,14 @@ async fn newer(
 }
 
 fn tabs(list: &ListFilter, current: Option<State>, by_state: &ByState, is_capped: bool) -> Tabs {
-    let order = [
-        State::Running,
-        State::Ready,
-        State::Scheduled,
-        State::Waiting,
-        State::Failed,
-        State::Cancelled,
-        State::Done,
-    ];
+    let order =
+        [State::Running, State::Ready, State::Scheduled, State::Waiting, State::Failed, State::Cancelled, State::Done];
     let plus = if is_capped { "+" } else { "" };
     let number = |count: u64| format!("{}{plus}", thousands(count));
     // What is counted of one state says nothing about the others.
-    let is_known =
-        |state: Option<State>| list.is_state_alone() || !is_capped || state == current || current.is_none();
+    let is_known = |state: Option<State>| list.is_state_alone() || !is_capped || state == current || current.is_none();
     let tab = |state: Option<State>| {
-        let name = state.map_or("All".to_owned(), |state| {
-            super::trouble::sentence(&state.to_string()).trim_end_matches('.').to_owned()
-        });
+        let name = state.map_or("All".to_owned(), |state| super::trouble::sentence(&state.to_string()).trim_end_matches('.').to_owned());
         let count = match state {
             Some(state) => by_state.get(&state).copied().unwrap_or(0),
             None => by_state.values().sum(),
@@ -274,24 +251,15 @@ pub(crate) fn why(because: &RowReason, clock: Clock) -> Html {
         None => html,
     };
     match because {
-        RowReason::Running { worker, since } => {
-            Html::words("on ").bold(worker).text(" for ").add(clock.lasts(*since))
-        }
+        RowReason::Running { worker, since } => Html::words("on ").bold(worker).text(" for ").add(clock.lasts(*since)),
         RowReason::Scheduled { due_at } => Html::words("due ").add(clock.ago(*due_at)),
-        RowReason::BackingOff { failure, due_at, .. } => Html::words("next attempt ")
-            .add(clock.ago(*due_at))
-            .text(", after ")
-            .bold(&failure.class)
-            .text(": ")
-            .user(&failure.message),
-        RowReason::Signals { names, until: end, .. } => {
-            until(Html::words("waits for ").bold(&names.join(", ")), *end)
+        RowReason::BackingOff { failure, due_at, .. } => {
+            Html::words("next attempt ").add(clock.ago(*due_at)).text(", after ").bold(&failure.class).text(": ").user(&failure.message)
         }
+        RowReason::Signals { names, until: end, .. } => until(Html::words("waits for ").bold(&names.join(", ")), *end),
         RowReason::Asleep { until: Some(end), .. } => Html::words("sleeps, wakes ").add(clock.ago(*end)),
         RowReason::Ready { since } => Html::words("waits for a slot since ").add(clock.at(*since)),
-        RowReason::Rate { limit, until } => {
-            Html::words("the limit ").bold(limit).text(" has too few tokens before ").add(clock.at(*until))
-        }
+        RowReason::Rate { limit, until } => Html::words("the limit ").bold(limit).text(" has too few tokens before ").add(clock.at(*until)),
         RowReason::Serial { key } => Html::words("waits for the serial key ").bold(key),
         RowReason::Failed { why, failure } => {
             Html::words(&format!("{why}: ")).bold(&failure.class).text(" ").user(&failure.message)

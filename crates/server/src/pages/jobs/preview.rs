@@ -59,10 +59,7 @@ pub(super) fn ticked(form: &Form) -> Result<Vec<JobId>, Error> {
     let jobs = jobs.map_err(|_| Error::invalid("a job is no id", "tick jobs in the list"))?;
     match jobs.len() {
         0..=MOST_TICKED => Ok(jobs),
-        count => Err(Error::invalid(
-            format!("{count} jobs are ticked, and the most are {MOST_TICKED}"),
-            "use a filter",
-        )),
+        count => Err(Error::invalid(format!("{count} jobs are ticked, and the most are {MOST_TICKED}"), "use a filter")),
     }
 }
 
@@ -70,27 +67,20 @@ impl Drawer {
     /// Reads what the action would do.
     pub(super) async fn read(call: &PageCall, list: &ListFilter, name: &str) -> Result<Drawer, Error> {
         if !call.may_act() {
-            return Err(crate::access::forbidden(
-                "the role viewer may not change jobs",
-                "ask for the role operator",
-            ));
+            return Err(crate::access::forbidden("the role viewer may not change jobs", "ask for the role operator"));
         }
         let (job_action, name) = action(&call.query, name)?;
         let jobs = ticked(&call.query)?;
         let situation = call.shared().pages.situation(call.shared()).await?;
         let (matching, at_least, sample, which) = if jobs.is_empty() {
-            let bulk = call
-                .operator()
-                .control(&call.principal().author)
-                .bulk(list.filter(None, call.now)?, job_action);
+            let bulk = call.operator().control(&call.principal().author).bulk(list.filter(None, call.now)?, job_action);
             let preview = bulk.preview().await?;
             let sample = preview.sample.into_iter().take(SHOWN).collect();
             let sample = JobRow::read(call.operator(), sample, &situation).await?;
             (preview.matching as u64, preview.at_least, sample, list.words())
         } else {
             let rows = JobRow::of_ids(call.operator(), &jobs, &situation).await?;
-            let rows: Vec<JobRow> =
-                rows.into_iter().flatten().filter(|row| job_action.applies_to(row.job.state)).collect();
+            let rows: Vec<JobRow> = rows.into_iter().flatten().filter(|row| job_action.applies_to(row.job.state)).collect();
             let matching = rows.len() as u64;
             (matching, false, rows.into_iter().take(SHOWN).collect(), "the jobs that are ticked".to_owned())
         };
@@ -122,11 +112,7 @@ fn tally(number: &str, name: &str, ticked: u64, matching: u64, situation: &Situa
     let refused = thousands(ticked.saturating_sub(matching));
     match ticked {
         0 => Tally::new(&[(number, apply), (&workers, "live workers")]),
-        _ => Tally::new(&[
-            (number, apply),
-            (&refused, "are in other states and stay as they are"),
-            (&workers, "live workers"),
-        ]),
+        _ => Tally::new(&[(number, apply), (&refused, "are in other states and stay as they are"), (&workers, "live workers")]),
     }
 }
 
@@ -148,16 +134,10 @@ mod tests {
     #[test]
     fn actions_have_names_and_ticked_jobs_are_bounded() {
         let form = |text: &str| Form::parse(text.as_bytes());
-        assert_eq!(
-            action(&form("priority=-3"), "priority").ok(),
-            Some((JobAction::Priority(-3), "priority"))
-        );
+        assert_eq!(action(&form("priority=-3"), "priority").ok(), Some((JobAction::Priority(-3), "priority")));
         assert!(action(&form("priority=much"), "priority").is_err() && action(&form(""), "drop").is_err());
         let id = "0199f0c2-6f7a-7000-8000-3d2a2d6b8c91";
         assert_eq!(ticked(&form(&format!("job={id}&job={id}"))).ok().map(|jobs| jobs.len()), Some(2));
-        assert!(
-            ticked(&form("job=x")).is_err()
-                && ticked(&form(&format!("job={id}&").repeat(MOST_TICKED + 1))).is_err()
-        );
+        assert!(ticked(&form("job=x")).is_err() && ticked(&form(&format!("job={id}&").repeat(MOST_TICKED + 1))).is_err());
     }
 }
