@@ -10,7 +10,9 @@
 //! without script, and has no style or script within it. A form changes something only with the token that its page had, in the name of whoever is
 //! logged in. What users wrote is escaped by the templates or by `html`, and the size of a page is bounded whatever they wrote.
 
+mod analytics;
 mod assets;
+mod audit;
 mod bars;
 mod branches;
 mod cache;
@@ -38,11 +40,14 @@ mod parts;
 mod payload;
 mod preferences;
 mod queues;
+mod schedules;
 pub(crate) mod session;
 mod shared_views;
+mod submit;
 mod timeline;
 mod trouble;
 mod waiting;
+mod workers;
 
 use std::sync::Arc;
 
@@ -120,13 +125,18 @@ impl Pages {
 static PAGES: &[Page] = &[
     page!("/components", components::show),
     page!("/", overview::show),
+    page!("/analytics", analytics::show),
+    page!("/audit", audit::show),
     page!("/branches", branches::show),
     page!("/failures", failures::show),
     page!("/jobs", jobs::show),
     page!("/jobs/{job}", job::show),
     page!("/operations/{id}", operation::show),
     page!("/queues", queues::show),
+    page!("/schedules", schedules::show),
+    page!("/submit", submit::show),
     page!("/waiting", waiting::show),
+    page!("/workers", workers::show),
 ];
 
 /// All pages.
@@ -156,6 +166,12 @@ pub(crate) fn routes() -> Vec<Route> {
         operation::routes(),
         queues::routes(),
         vec![page::live_route()],
+        job::act::routes(),
+        jobs::act::routes(),
+        operation::routes(),
+        queues::routes(),
+        schedules::routes(),
+        submit::routes(),
     ];
     pages.chain(parts.into_iter().flatten()).collect()
 }

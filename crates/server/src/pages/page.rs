@@ -57,7 +57,7 @@ pub(crate) struct PageCall {
 }
 
 impl PageCall {
-    async fn new(call: Call) -> Result<PageCall, Error> {
+    pub(super) async fn new(call: Call) -> Result<PageCall, Error> {
         let query = Form::parse(call.uri.query().unwrap_or_default().as_bytes());
         let preferences = Preferences::of(&call.headers);
         let notice = Notice::of(&call.headers);
@@ -247,7 +247,7 @@ pub(crate) struct Done {
 }
 
 /// Refuses a form that a page of another site posts: such a page cannot read the token.
-fn check_form(call: &Call, form: &Form) -> Result<(), Error> {
+pub(super) fn check_form(call: &Call, form: &Form) -> Result<(), Error> {
     if access::is_form_token(&call.shared.pages.key, &call.principal, form.text("csrf").unwrap_or_default()) {
         return Ok(());
     }

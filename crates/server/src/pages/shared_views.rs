@@ -3,11 +3,11 @@
 use std::{sync::Arc, time::Duration};
 
 use windlass::{
-    operate::views::{Failures, OpenBranches, Queues, ThroughputRequest, ThroughputView},
+    operate::views::{Failures, OpenBranches, Queues, Schedules, ThroughputRequest, ThroughputView},
     store::{ThroughputBy, UnsuccessfulFilter},
 };
 
-use super::{cache::Cache, page::PageCall};
+use super::{analytics::Analytics, cache::Cache, page::PageCall, schedules::Ticks};
 use crate::error::Error;
 
 /// How many branches are listed.
@@ -17,12 +17,18 @@ const FAILURES: usize = 5_000;
 /// Failures are grouped again at most so often: it reads thousands of rows.
 const FAILURES_KEPT: Duration = Duration::from_secs(5);
 
+/// Ticks of schedules and sums of many hours are read again at most so often: there are many of them.
+const TICKS_KEPT: Duration = Duration::from_secs(5);
+
 /// Shared views.
 pub(crate) struct SharedViews {
     queues: Cache<(), Queues>,
     branches: Cache<(), OpenBranches>,
     failures: Cache<(), Failures>,
     hour: Cache<(), ThroughputView>,
+    pub(super) schedules: Cache<(), Schedules>,
+    pub(super) ticks: Cache<String, Ticks>,
+    pub(super) analytics: Cache<&'static str, Analytics>,
 }
 
 impl SharedViews {
@@ -32,12 +38,15 @@ impl SharedViews {
             branches: Cache::new(keep),
             failures: Cache::new(FAILURES_KEPT),
             hour: Cache::new(keep),
+            schedules: Cache::new(keep),
+            ticks: Cache::new(TICKS_KEPT),
+            analytics: Cache::new(TICKS_KEPT),
         }
     }
 }
 
 impl PageCall {
-    fn views(&self) -> &SharedViews {
+    pub(super) fn views(&self) -> &SharedViews {
         &self.shared().pages.views
     }
 

@@ -13,7 +13,7 @@ mod probes;
 mod queues;
 mod rules;
 mod schedules;
-mod submit;
+pub(crate) mod submit;
 mod throughput;
 mod tokens;
 mod users;

@@ -298,3 +298,11 @@ fn to_json(job: &Handle<AnyKind>) -> Value {
     }
     answer
 }
+
+/// Submits the job that a page's form describes, with the fields and the checks of `POST /v1/jobs`.
+pub(crate) async fn submit_form(call: &Call, job: Value) -> Result<Handle<AnyKind>, Error> {
+    let job: JobInput = serde_json::from_value(job).map_err(|error| {
+        Error::invalid(format!("the form is wrong: {error}"), "correct it, and send it again")
+    })?;
+    Ok(build(call, job).await?.into_future().await?)
+}

@@ -73,6 +73,14 @@ impl Request {
         Request { body: Some(body), ..self }.header("content-type", "application/json")
     }
 
+    /// A form that a page of the server posts.
+    #[allow(dead_code, reason = "only tests of pages use it")]
+    pub(crate) fn form(path: &str, body: &str) -> Request {
+        let request = Request { body: Some(body.to_owned()), ..Request::new("POST", path) };
+        let request = request.header("content-type", "application/x-www-form-urlencoded");
+        request.header("accept", "text/html")
+    }
+
     pub(crate) fn header(mut self, name: &str, value: &str) -> Request {
         self.headers.push((name.into(), value.into()));
         self
