@@ -203,7 +203,7 @@ impl Fields<'_> {
     /// Refuses keys that no rule has, and those of other conditions.
     fn check_keys(&self, when: &str, own: &[&str]) -> anyhow::Result<()> {
         let known: Vec<&str> = COMMON.iter().chain(own).copied().collect();
-        for key in self.table.keys().filter(|key| !known.contains(&key.as_str())) {
+        if let Some(key) = self.table.keys().find(|key| !known.contains(&key.as_str())) {
             let mut others = CONDITIONS.iter().filter(|(_, keys)| keys.contains(&key.as_str()));
             if let Some((other, _)) = others.next() {
                 bail!(

@@ -166,10 +166,6 @@ pub(crate) fn routes() -> Vec<Route> {
         operation::routes(),
         queues::routes(),
         vec![page::live_route()],
-        job::act::routes(),
-        jobs::act::routes(),
-        operation::routes(),
-        queues::routes(),
         schedules::routes(),
         submit::routes(),
     ];

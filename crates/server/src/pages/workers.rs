@@ -135,6 +135,7 @@ mod tests {
             alive,
             lease_until: Time(lease),
             claims: 0,
+            lost_at: None,
             serves: vec![Serves { queue: "q".into(), slots: 4, kinds: Vec::new() }],
         };
         let situation = Situation {
