@@ -548,6 +548,7 @@ mod tests {
             liveness_file: None,
             alive: true,
             lease_until: later(10),
+            lost_at: None,
             claims: 1,
             serves: vec![Serves { queue: "main".into(), slots: 1, kinds }],
         };
