@@ -5,7 +5,7 @@ mod common;
 use common::Sandbox;
 
 /// The workloads that the tests below run. [`every_workload_is_run`] fails if one is missing.
-const WORKLOADS: [&str; 16] = [
+const WORKLOADS: [&str; 17] = [
     "floor",
     "drain",
     "remote",
@@ -22,6 +22,7 @@ const WORKLOADS: [&str; 16] = [
     "flowchain",
     "replay",
     "fanout",
+    "pages",
 ];
 
 /// Runs a workload on a store. Returns its report.
@@ -42,6 +43,13 @@ fn bench_with(workload: &str, store: &str, n: &str, more: &[&str]) -> serde_json
     }
     assert_eq!((&report["lost"], &report["duplicated"]), (&0.into(), &0.into()), "{report}");
     report
+}
+
+#[test]
+fn pages_on_sqlite() {
+    let report = bench("pages", "sqlite", "2000");
+    let kb = report["html_kb"].as_f64().expect("a number");
+    assert!(kb < 60.0, "a page is larger than 60 kB: {report}");
 }
 
 fn basic(store: &str) {

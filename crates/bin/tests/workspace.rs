@@ -24,7 +24,7 @@ const CRATES: &[(&str, &[&str])] = &[
     ("windlass", &["model", "env", "store", "remote", "runtime", "workflow", "operate"]),
     ("server", &["windlass", "http", "remote"]),
     ("cli", &["windlass", "http", "server"]),
-    ("bench", &["windlass", "server", "testpg"]),
+    ("bench", &["windlass", "http", "server", "testpg"]),
     ("bin", &["windlass", "cli", "bench"]),
     ("docs", &[]),
 ];
@@ -83,6 +83,10 @@ fn file(word: &str) -> Option<String> {
     let path = word.trim_end_matches(['.', ';', ':']).split('#').next().unwrap_or_default();
     if path.contains(['*', '<', '{']) {
         return None;
+    }
+    // The crate, and not the folder of documents.
+    if path.starts_with("docs/src") {
+        return Some(format!("crates/{path}"));
     }
     if ["docs/", "examples/", "crates/", "benches/"].iter().any(|begin| path.starts_with(begin)) {
         return Some(path.to_owned());

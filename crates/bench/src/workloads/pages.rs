@@ -250,7 +250,6 @@ fn pages(shown: &Shown) -> Vec<String> {
         "/analytics",
         "/analytics?span=24h",
         "/audit",
-        "/access",
         "/submit",
     ];
     let jobs = [
@@ -258,8 +257,6 @@ fn pages(shown: &Shown) -> Vec<String> {
         format!("/jobs/{done}"),
         format!("/jobs/{machine}"),
         format!("/jobs/{batch}"),
-        format!("/jobs/{batch}/graph"),
-        format!("/jobs/{batch}/branches/items"),
     ];
     fixed.into_iter().map(String::from).chain(jobs).collect()
 }

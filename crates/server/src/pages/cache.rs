@@ -46,6 +46,12 @@ impl<K: Hash + Eq + Clone, V> Cache<K, V> {
         Ok(value)
     }
 
+    /// Forgets all values: somebody has changed what they say.
+    pub(crate) fn clear(&self) {
+        // Who is reading one keeps it for themselves.
+        self.slots.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clear();
+    }
+
     fn slot(&self, key: &K) -> Arc<Slot<V>> {
         let mut slots = self.slots.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         if slots.len() >= MAX_KEYS && !slots.contains_key(key) {
@@ -89,6 +95,14 @@ mod tests {
         assert_eq!(*cache.get(&1, async || Ok::<_, ()>(1)).await.expect("a value"), 1);
         assert_eq!(cache.get(&1, async || Err::<i32, _>(())).await, Err(()));
         assert_eq!(*cache.get(&1, async || Ok::<_, ()>(3)).await.expect("a value"), 3);
+    }
+
+    #[tokio::test]
+    async fn what_was_cleared_is_read_again() {
+        let cache = Cache::new(Duration::from_secs(3_600));
+        assert_eq!(*cache.get(&1, async || Ok::<_, ()>(1)).await.expect("a value"), 1);
+        cache.clear();
+        assert_eq!(*cache.get(&1, async || Ok::<_, ()>(2)).await.expect("a value"), 2);
     }
 
     #[tokio::test]

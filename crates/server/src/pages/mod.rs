@@ -102,6 +102,14 @@ impl Pages {
         Ok(shared.engine.inspect().clock().await?)
     }
 
+    /// Forgets what was read: a form has changed something, and the next page shows it.
+    pub(crate) fn forget(&self) {
+        self.numbers.clear();
+        self.counts.clear();
+        self.situation.clear();
+        self.views.clear();
+    }
+
     /// The numbers that are on every page.
     pub(crate) async fn numbers(&self, shared: &Shared) -> Result<Arc<Numbers>, Error> {
         let counts = self.counts(shared).await?;

@@ -223,7 +223,10 @@ where
         let form = Form::parse(&call.body);
         check_form(&call, &form)?;
         let (is_secure, back) = (call.is_secure, back(&form));
-        match handler(Posted { call, form }).await {
+        let shared = Arc::clone(&call.shared);
+        let answered = handler(Posted { call, form }).await;
+        shared.pages.forget();
+        match answered {
             Ok(Done { text, next }) => {
                 let notice = Notice { text, is_error: false };
                 Ok(Reply::SeeOther(next.unwrap_or(back), vec![notice.cookie(is_secure)]))

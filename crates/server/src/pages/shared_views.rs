@@ -45,6 +45,19 @@ impl SharedViews {
     }
 }
 
+impl SharedViews {
+    /// Forgets all of them: they are read again.
+    pub(super) fn clear(&self) {
+        self.queues.clear();
+        self.branches.clear();
+        self.failures.clear();
+        self.hour.clear();
+        self.schedules.clear();
+        self.ticks.clear();
+        self.analytics.clear();
+    }
+}
+
 impl PageCall {
     pub(super) fn views(&self) -> &SharedViews {
         &self.shared().pages.views
