@@ -249,6 +249,10 @@ mod tests {
         for key in
             KEYS.iter().chain(&SERVER_KEYS).chain(&RETENTION_KEYS).chain(&POOL_KEYS).chain(Limits::NAMES)
         {
+            // These are tables with names of their own, which docs/alerts.md shows.
+            if ["alerts", "webhooks"].contains(key) {
+                continue;
+            }
             let is_set = |line: &str| {
                 let line = line.trim_start_matches("# ");
                 line.starts_with(&format!("{key} = ")) || line.starts_with(&format!("[{key}"))

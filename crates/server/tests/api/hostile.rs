@@ -85,7 +85,6 @@ async fn unknown_and_repeated_parameters_are_refused() {
 async fn paths_that_are_tricks_lead_nowhere() {
     let server = Running::new(Database::Sqlite).await;
     for path in [
-        "/",
         "/v1",
         "/v1/",
         "/v1/jobs/",
