@@ -129,11 +129,12 @@ pub(super) async fn run(stores: &Stores, n: usize, quick: bool) -> anyhow::Resul
     let kinds = |builder: windlass::Builder| {
         builder.task::<Mail>().task::<Idle>().task::<Item>().workflow::<Batch>().machine::<Claim>()
     };
-    let shown = fill(kinds(stores.builder()), n).await?;
+    let url = stores.url();
+    let shown = fill(kinds(Engine::builder(&url)), n).await?;
     stores.settle()?;
 
     // It runs nothing: all its statements are of pages.
-    let host = kinds(stores.builder()).open().await?;
+    let host = kinds(Engine::builder(&url)).open().await?;
     let listen = SocketAddr::from(([127, 0, 0, 1], 0));
     let settings = Settings { listen, rate: 0, ..Settings::default() };
     let server = Server::bind(host.clone(), settings).await?;
@@ -151,7 +152,8 @@ pub(super) async fn run(stores: &Stores, n: usize, quick: bool) -> anyhow::Resul
     let statements_per_second = open_pages(&host, &client, &pages, counted).await?;
 
     // The children drain while all pages are read again, one after the other.
-    let worker = kinds(stores.builder()).serve_only([("items".to_owned(), Pool::slots(64))]).start().await?;
+    let worker =
+        kinds(Engine::builder(&url)).serve_only([("items".to_owned(), Pool::slots(64))]).start().await?;
     let mut draining = Measured::default();
     for round in 0..times {
         for page in &pages {
