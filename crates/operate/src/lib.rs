@@ -10,6 +10,7 @@
 
 mod acted;
 mod awaited;
+mod budget;
 mod bulk;
 mod check;
 mod control;
@@ -28,6 +29,7 @@ pub mod text;
 mod tokens;
 mod unserved;
 pub mod views;
+mod visible;
 pub mod why;
 
 pub use acted::Acted;

@@ -3,7 +3,7 @@
 use std::{collections::HashMap, sync::Arc};
 
 use windlass_env::Env;
-use windlass_model::{JobId, KindVersion, Payload};
+use windlass_model::{JobId, KindVersion, Payload, Scope};
 use windlass_store::{Inspect, Store};
 use windlass_workflow::{
     codec,
@@ -18,6 +18,8 @@ pub struct Operator {
     services: Arc<Services>,
     replayers: Arc<HashMap<KindVersion, Arc<dyn Replayer>>>,
     default_queues: Arc<HashMap<String, &'static str>>,
+    /// On whose behalf it reads: see [`Operator::limited_to`].
+    scope: Scope,
     poke: Arc<dyn Fn() + Send + Sync>,
 }
 
@@ -29,13 +31,20 @@ impl Operator {
         replayers: Arc<HashMap<KindVersion, Arc<dyn Replayer>>>,
         poke: impl Fn() + Send + Sync + 'static,
     ) -> Operator {
-        Operator { services, replayers, default_queues: Arc::default(), poke: Arc::new(poke) }
+        let scope = Scope::default();
+        Operator { services, replayers, default_queues: Arc::default(), scope, poke: Arc::new(poke) }
     }
 
     /// Names the default queue of each kind that this program registers, so that the doctor can say which of them nobody serves.
     pub fn with_default_queues(mut self, default_queues: HashMap<String, &'static str>) -> Operator {
         self.default_queues = Arc::new(default_queues);
         self
+    }
+
+    /// The same operator on behalf of somebody who may see only the jobs of a scope: [`Operator::why`] and [`JobView`](crate::views::JobView)
+    /// name no others. Which job may be asked about is for the caller to check.
+    pub fn limited_to(&self, scope: &Scope) -> Operator {
+        Operator { scope: scope.clone(), ..self.clone() }
     }
 
     /// Changes jobs, queues, limits and schedules in the name of `author`.
@@ -56,6 +65,10 @@ impl Operator {
     /// Decodes a payload. Returns its plain JSON.
     pub fn decode(&self, payload: &Payload) -> Result<Vec<u8>, codec::Error> {
         Ok(self.codecs().decode(payload)?.into_owned())
+    }
+
+    pub(crate) fn scope(&self) -> &Scope {
+        &self.scope
     }
 
     pub(crate) fn store(&self) -> &Arc<dyn Store> {

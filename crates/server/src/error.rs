@@ -146,6 +146,16 @@ impl Error {
         Error { subject: Some(subject), ..self }
     }
 
+    /// What is wrong.
+    pub(crate) fn message(&self) -> &str {
+        &self.message
+    }
+
+    /// What kind of error it is.
+    pub(crate) fn kind(&self) -> ErrorKind {
+        self.kind
+    }
+
     /// Whether something is not found.
     pub(crate) fn is_not_found(&self) -> bool {
         self.kind == ErrorKind::NotFound

@@ -1,8 +1,8 @@
 //! The HTTP API of a store: what people and programs do over the network.
 //!
 //! [`Server::bind`] checks the [`Settings`] and listens, [`Server::run`] answers until it is stopped. In reading order: `settings`;
-//! `listener` accepts connections; `server` is the path of a request, which asks `client` where it comes from, `rate` whether there are
-//! too many, and `access` who sends it; `routes` has the answers, over the values of `windlass::operate`; `input` declares what
+//! `listener` accepts connections; `server` is the path of a request, which asks `client` where it comes from, `rate` and `per_client` whether
+//! there are too many, and `access` who sends it; `refusals` logs those that are refused, and `audit` what was submitted and signalled; `routes` has the answers, over the values of `windlass::operate`; `input` declares what
 //! requests contain, and `openapi` describes all of it; `events` streams changes, `progress` what long operations do; `worker` is what the
 //! server knows of workers on other hosts, which speak the protocol of the crate `windlass-remote`; `error` makes status codes.
 //!
@@ -11,15 +11,19 @@
 //! panics fails its request alone, and everything that waits is bounded in number, size and time.
 
 mod access;
+mod audit;
 mod call;
+mod checkup;
 mod client;
 mod error;
 mod events;
 mod input;
 mod listener;
 mod openapi;
+mod per_client;
 mod progress;
 mod rate;
+mod refusals;
 mod reply;
 mod routes;
 mod server;

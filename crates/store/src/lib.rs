@@ -51,7 +51,9 @@ pub mod conformance;
 
 pub use address::{sqlite_path, with_limits, without_password};
 pub use backend::Backend;
-pub use control::{Actor, AdminAction, Control, ControlOutcome, Fork, JobAction, NotAccepted, StageUpdate};
+pub use control::{
+    Actor, AdminAction, AuditRecord, Control, ControlOutcome, Fork, JobAction, NotAccepted, StageUpdate,
+};
 pub use diagnose::{
     BranchHealth, Database, Diagnose, Miscount, OldestReady, PostgresHealth, SqliteHealth, TableHealth,
     WriteAccess, database, schema_state,
@@ -66,11 +68,12 @@ pub use execution::{
     NewWorker, Serves, SignalOutcome, TIMER_GATE, TxWork, Work,
 };
 pub use inspect::{
-    Attempt, AuditEntry, AuditFilter, Backlog, BranchTimes, CancelHold, ChildGroup, ChildPosition, Filter,
-    Firing, Holds, Inspect, Job, JobPage, LimitView, MAX_SIGNAL_NAMES, MatchCount, Miss, OTHER_SIGNALS,
-    Pause, QueueView, RateHold, ScheduleView, SerialHold, SerialView, SignalWaitFilter, SignalWaits,
-    StateCount, Summary, Throughput, ThroughputBy, ThroughputFilter, Transition, TransitionCount,
-    UnreadableSignalView, Waiting, WorkerView,
+    Attempt, AuditEntry, AuditFilter, Backlog, BranchChildPage, BranchItems, BranchTimes, CancelHold,
+    ChildBounds, ChildGroup, ChildPosition, Filter, Firing, Holds, Inspect, ItemChild, Job, JobPage,
+    JournalEnd, JournalHead, LimitView, MAX_SIGNAL_NAMES, MatchCount, Miss, OTHER_SIGNALS, Pause, PayloadsOf,
+    QueueView, RateHold, ScheduleView, SerialHold, SerialView, SignalWaitFilter, SignalWaits, StateCount,
+    Summary, Throughput, ThroughputBy, ThroughputFilter, Transition, TransitionCount, UnreadableSignalView,
+    Waiting, WorkerView,
 };
 pub use maintenance::{
     CANCEL_AGAIN, Maintenance, PollReport, Prune, Pruned, ReapReport, ReapRequest, RenewRequest, Renewal,

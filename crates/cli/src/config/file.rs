@@ -27,7 +27,17 @@ const KEYS: [&str; 16] = [
     "ca_file",
     "allow_http",
 ];
-const SERVER_KEYS: [&str; 7] = ["listen", "hosts", "trusted_proxies", "tls_cert", "tls_key", "login", "rate"];
+const SERVER_KEYS: [&str; 9] = [
+    "listen",
+    "hosts",
+    "trusted_proxies",
+    "tls_cert",
+    "tls_key",
+    "login",
+    "rate",
+    "client_connections",
+    "client_streams",
+];
 const RETENTION_KEYS: [&str; 4] = ["done", "failed", "cancelled", "throughput"];
 const POOL_KEYS: [&str; 5] = ["slots", "prefetch", "min_demand", "poll", "max_poll"];
 
@@ -139,11 +149,17 @@ fn server(settings: &mut ServerSettings, value: &Value) -> anyhow::Result<()> {
             "tls_cert" => settings.tls_cert = Some(string(&path, value)?),
             "tls_key" => settings.tls_key = Some(string(&path, value)?),
             "login" => settings.login = Some(boolean(&path, value)?),
-            "rate" => settings.rate = Some(number(&path, value)?.try_into().unwrap_or(u32::MAX)),
+            "rate" => settings.rate = Some(count(&path, value)?),
+            "client_connections" => settings.client_connections = Some(count(&path, value)?),
+            "client_streams" => settings.client_streams = Some(count(&path, value)?),
             _ => return Err(unknown(&path, &SERVER_KEYS)),
         }
     }
     Ok(())
+}
+
+fn count(path: &str, value: &Value) -> anyhow::Result<u32> {
+    Ok(number(path, value)?.try_into().unwrap_or(u32::MAX))
 }
 
 fn strings(path: &str, value: &Value) -> anyhow::Result<Vec<String>> {

@@ -15,6 +15,10 @@ pub(crate) struct ServerSettings {
     pub(crate) login: Option<bool>,
     /// How many requests a client may send per second.
     pub(crate) rate: Option<u32>,
+    /// How many connections a client may have.
+    pub(crate) client_connections: Option<u32>,
+    /// How many streams and waiting requests a client may have.
+    pub(crate) client_streams: Option<u32>,
 }
 
 impl ServerSettings {
@@ -29,6 +33,8 @@ impl ServerSettings {
             tls_key: self.tls_key.or(below.tls_key),
             login: self.login.or(below.login),
             rate: self.rate.or(below.rate),
+            client_connections: self.client_connections.or(below.client_connections),
+            client_streams: self.client_streams.or(below.client_streams),
         }
     }
 }
