@@ -450,6 +450,25 @@ mod tests {
         }
     }
 
+    #[tokio::test]
+    async fn a_client_has_a_limited_number_of_connections() {
+        let engine = Engine::open("memory:").await.expect("an engine");
+        let trusted_proxies = vec!["10.9.0.0/16".parse().expect("a network")];
+        let settings = Settings { max_client_connections: 2, trusted_proxies, ..Settings::default() };
+        let (address, (_stop, stopping)) = (settings.listen, watch::channel(false));
+        let shared = Shared::new(engine, settings, address, stopping);
+        let connect = |peer: &str| shared.count_connection(peer.parse().expect("an address"));
+        let held = [connect("10.0.0.1:1"), connect("10.0.0.1:2")];
+        assert!(held.iter().all(Option::is_some));
+        assert!(connect("10.0.0.1:3").is_none() && connect("10.0.0.2:1").is_some());
+        for free in ["127.0.0.1:1", "10.9.1.2:1", "[::1]:1"] {
+            let many: Vec<_> = (0..5).map(|_| connect(free)).collect();
+            assert!(many.iter().all(Option::is_some), "{free}");
+        }
+        drop(held);
+        assert!(connect("10.0.0.1:4").is_some());
+    }
+
     /// Only the wait itself has no limit.
     #[tokio::test]
     async fn a_request_that_takes_too_long_before_it_waits_is_given_up() {

@@ -10,5 +10,6 @@ mod kinds;
 #[path = "../api/kit.rs"]
 #[allow(dead_code, reason = "the tests of the API use the rest")]
 mod kit;
+mod large;
 mod proxy;
 mod tls;
