@@ -3,6 +3,8 @@
 
 use windlass_store::BranchChildPage;
 
+use crate::views::PAGE_BYTES;
+
 /// How many rows a page examines.
 pub(crate) const EXAMINED: usize = 10_000;
 /// How many rows are examined at once.
@@ -18,7 +20,7 @@ pub(crate) struct Budget {
 
 impl Budget {
     /// How many bytes of payloads are read at once.
-    pub(crate) const PAGE_BYTES: u64 = 16 << 20;
+    pub(crate) const PAGE_BYTES: u64 = PAGE_BYTES;
 
     /// The budget of a page.
     pub(crate) fn of_page() -> Budget {

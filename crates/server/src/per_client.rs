@@ -18,6 +18,9 @@ use crate::{
 
 /// The room for bodies is counted in pieces of this size.
 const PIECE: usize = 1 << 10;
+/// Bodies up to this size take no room: the number of connections limits them, and large bodies that arrive slowly must not keep small requests
+/// waiting.
+const SMALL: usize = 64 << 10;
 /// How many clients are remembered before those without a body are forgotten.
 const REMEMBERED: usize = 1_024;
 
@@ -98,18 +101,15 @@ impl Bodies {
         use axum::body::HttpBody;
         let mut room = BodyRoom::default();
         let declared = body.size_hint().exact().map(|bytes| usize::try_from(bytes).unwrap_or(usize::MAX));
-        if declared == Some(0) {
-            return Ok((Bytes::new(), room));
-        }
         if declared.is_some_and(|declared| declared > limit) {
             return Err(too_large(limit));
         }
         let of_client = self.of_client(client);
-        if let Some(declared) = declared {
+        if let Some(declared) = declared.filter(|declared| *declared > SMALL) {
             self.take(&mut room, &of_client, declared).await?;
         }
         let mut body = Limited::new(body, limit);
-        let mut read = Vec::new();
+        let (mut read, mut length) = (Vec::new(), 0);
         let frames = async {
             while let Some(frame) = body.frame().await {
                 let frame = frame.map_err(|error| match error.is::<LengthLimitError>() {
@@ -117,7 +117,8 @@ impl Bodies {
                     false => Error::invalid(format!("the body cannot be read: {error}"), "send it again"),
                 })?;
                 let Ok(data) = frame.into_data() else { continue };
-                if declared.is_none() {
+                length += data.len();
+                if declared.is_none() && length > SMALL {
                     self.take(&mut room, &of_client, data.len()).await?;
                 }
                 read.push(data);
@@ -204,45 +205,50 @@ mod tests {
         Body::from_stream(begin.chain(stream::pending()))
     }
 
+    fn bytes(count: usize) -> Body {
+        Body::from(vec![1; count])
+    }
+
+    const MB: usize = 1 << 20;
+
     #[tokio::test]
     async fn bodies_wait_for_room_and_no_client_takes_all_of_it() {
-        let bodies = Bodies::new(64 << 10, 16 << 10);
+        let bodies = Bodies::new(4 * MB, MB);
         let read = |body: Body, client: &str| {
-            bodies.read(body, 32 << 10, ip(client), Duration::from_millis(10)).now_or_never()
+            bodies.read(body, 2 * MB, ip(client), Duration::from_millis(10)).now_or_never()
         };
-        let (bytes, room) = read(Body::from(vec![1; 16 << 10]), "10.0.0.1").expect("room").expect("read");
-        assert_eq!(bytes.len(), 16 << 10);
-        assert!(read(Body::from("x"), "10.0.0.1").is_none(), "the client has no room left");
-        assert!(read(Body::from("x"), "10.0.0.2").is_some(), "another client has");
-        assert!(read(Body::empty(), "10.0.0.1").is_some(), "nothing needs no room");
+        let (first, room) = read(bytes(MB), "10.0.0.1").expect("room").expect("read");
+        assert_eq!(first.len(), MB);
+        assert!(read(bytes(MB / 2), "10.0.0.1").is_none(), "the client has no room left");
+        assert!(read(bytes(SMALL), "10.0.0.1").is_some(), "a small one needs none");
+        assert!(read(bytes(MB / 2), "10.0.0.2").is_some(), "another client has some");
         drop(room);
-        assert!(read(Body::from("x"), "10.0.0.1").is_some());
-        assert!(read(Body::from(vec![1; 24 << 10]), "10.0.0.1").is_some(), "larger than a client's room");
+        assert!(read(bytes(MB / 2), "10.0.0.1").is_some());
+        assert!(read(bytes(2 * MB), "10.0.0.1").is_some(), "larger than a client's room");
         for (body, expected) in [
-            (Body::from(vec![0; 40 << 10]), ErrorKind::TooLarge),
-            (endless(40 << 10), ErrorKind::TooLarge),
+            (bytes(2 * MB + 1), ErrorKind::TooLarge),
+            (endless(2 * MB + 1), ErrorKind::TooLarge),
             (endless(1), ErrorKind::SlowBody),
         ] {
-            let read = bodies.read(body, 32 << 10, ip("10.0.0.3"), Duration::from_millis(10));
+            let read = bodies.read(body, 2 * MB, ip("10.0.0.3"), Duration::from_millis(10));
             assert_eq!(read.await.err().expect("refused").kind(), expected);
         }
     }
 
     #[tokio::test]
     async fn slow_bodies_hold_their_room_for_a_limited_time() {
-        let bodies = Arc::new(Bodies::new(8 << 10, 4 << 10));
+        let bodies = Arc::new(Bodies::new(2 * MB, MB));
         let slow = |client: &'static str| {
-            let bodies = Arc::clone(&bodies);
-            let timeout = Duration::from_millis(50);
-            tokio::spawn(async move {
-                bodies.read(endless(4 << 10), 8 << 10, ip(client), timeout).await.is_ok()
-            })
+            let (bodies, timeout) = (Arc::clone(&bodies), Duration::from_millis(50));
+            tokio::spawn(async move { bodies.read(endless(MB), 2 * MB, ip(client), timeout).await.is_ok() })
         };
         let held = [slow("10.0.0.1"), slow("10.0.0.2")];
         while bodies.all.available_permits() > 0 {
             tokio::task::yield_now().await;
         }
-        let third = bodies.read(Body::from("x"), 99, ip("10.0.0.3"), Duration::from_secs(20));
+        let small = bodies.read(bytes(SMALL), MB, ip("10.0.0.3"), Duration::from_secs(20));
+        assert!(small.now_or_never().is_some(), "a small one does not wait for them");
+        let third = bodies.read(bytes(MB), 2 * MB, ip("10.0.0.3"), Duration::from_secs(20));
         assert!(third.await.is_ok(), "when the slow ones were given up");
         for slow in held {
             assert!(!slow.await.expect("no panic"));

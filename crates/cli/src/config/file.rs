@@ -149,16 +149,16 @@ fn server(settings: &mut ServerSettings, value: &Value) -> anyhow::Result<()> {
             "tls_cert" => settings.tls_cert = Some(string(&path, value)?),
             "tls_key" => settings.tls_key = Some(string(&path, value)?),
             "login" => settings.login = Some(boolean(&path, value)?),
-            "rate" => settings.rate = Some(count(&path, value)?),
-            "client_connections" => settings.client_connections = Some(count(&path, value)?),
-            "client_streams" => settings.client_streams = Some(count(&path, value)?),
+            "rate" => settings.rate = Some(amount(&path, value)?),
+            "client_connections" => settings.client_connections = Some(amount(&path, value)?),
+            "client_streams" => settings.client_streams = Some(amount(&path, value)?),
             _ => return Err(unknown(&path, &SERVER_KEYS)),
         }
     }
     Ok(())
 }
 
-fn count(path: &str, value: &Value) -> anyhow::Result<u32> {
+fn amount(path: &str, value: &Value) -> anyhow::Result<u32> {
     Ok(number(path, value)?.try_into().unwrap_or(u32::MAX))
 }
 

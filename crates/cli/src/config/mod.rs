@@ -80,7 +80,7 @@ pub(crate) fn read(path: Option<&Path>, flags: Settings) -> anyhow::Result<Setti
 }
 
 /// The environment variables that are read, in addition to `RUST_LOG` and the limits.
-const VARIABLES: [&str; 28] = [
+const VARIABLES: [&str; 30] = [
     "WINDLASS_CONFIG",
     "WINDLASS_STORE",
     "WINDLASS_STORE_FILE",

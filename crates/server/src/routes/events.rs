@@ -18,8 +18,7 @@ pub(super) fn routes() -> Vec<Route> {
         Route::new(Method::GET, "/v1/events", Access::Needs(Permission::Read), "events", what, events)
             .query::<EventsQuery>()
             .answers("Events. `Last-Event-ID` resumes; `reset` says that events were missed, `dropped` that the client reads too slowly")
-            .untagged()
-            .waits(),
+            .untagged(),
     ]
 }
 

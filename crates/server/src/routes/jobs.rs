@@ -69,8 +69,7 @@ pub(super) fn routes() -> Vec<Route> {
         .answers("The entries by position, at most 16 MiB of results, and `next_after` for the next page"),
         Route::new(get.clone(), "/v1/jobs/{job}/result", READ, "result", result, self::result)
             .query::<ResultQuery>()
-            .answers("The state, with `output` or `failure` if it has ended")
-            .waits(),
+            .answers("The state, with `output` or `failure` if it has ended"),
         Route::new(
             get.clone(),
             "/v1/jobs/{job}/children",
@@ -270,7 +269,10 @@ async fn result(call: Call) -> Answer {
         };
         return match ended {
             Some(ended) => ended_result(job.id, ended),
-            None => unfinished(job.id, call.job().await?.summary.state),
+            None => match call.engine().inspect().job(job.id).await? {
+                Some(now) => unfinished(job.id, now.summary.state),
+                None => Err(windlass::Error::NoSuchJob(job.id).into()),
+            },
         };
     }
     ended_result(job.id, call.engine().result::<Value>(job.id).await)
