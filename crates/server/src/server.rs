@@ -264,7 +264,12 @@ async fn answer(shared: &Arc<Shared>, route: &Route, request: Request) -> Answer
         }
     };
     let author = Some(principal.author.clone());
-    (author, run(shared, route, principal, request).await)
+    let answered = run(shared, route, principal, request).await;
+    #[cfg(feature = "check-answers")]
+    if let Ok(reply) = &answered {
+        crate::answers::check::reply(route, reply);
+    }
+    (author, answered)
 }
 
 /// Runs the handler of a route, as long as it may take.

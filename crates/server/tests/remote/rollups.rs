@@ -48,7 +48,8 @@ async fn commits_through_a_server_are_summed_up_every_ten_seconds(database: Data
     let count = Arc::new(AtomicUsize::new(0));
     let store = RollUps { store: Arc::clone(engine.store()), count: Arc::clone(&count) };
     let clock = Arc::new(VirtualClock::new(Time::from_system(SystemTime::now())));
-    let engine = Engine::builder(engine.url()).store(Arc::new(store)).env(Env::with_clock(Arc::clone(&clock)));
+    let engine =
+        Engine::builder(engine.url()).store(Arc::new(store)).env(Env::with_clock(Arc::clone(&clock)));
     let engine = engine.open().await.expect("an engine");
     engine.start_maintenance().await.expect("maintenance");
     let server = Running::on(dir, engine, settings()).await;
