@@ -82,7 +82,9 @@ const EXEC_IS_OFF: &str = "exec jobs are not run here; start with --exec to run 
 
 fn add_exec_flag(command: clap::Command) -> clap::Command {
     let help = match command.get_name() {
-        "retry" => "With --here: run also a job of the kind exec, which runs the program that whoever submitted it has named",
+        "retry" => {
+            "With --here: run also a job of the kind exec, which runs the program that whoever submitted it has named"
+        }
         _ => "Run jobs of the kind exec: whoever may submit jobs can then run any program as this user",
     };
     let flag = Arg::new("exec").long("exec").action(ArgAction::SetTrue).env("WINDLASS_EXEC");

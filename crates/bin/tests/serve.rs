@@ -129,7 +129,15 @@ fn a_key_that_others_may_read_is_refused() {
     let made = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).expect("a certificate");
     sandbox.write("cert.pem", &made.cert.pem());
     sandbox.write("key.pem", &made.signing_key.serialize_pem());
-    let error = sandbox.fails(&["serve", "--listen", "127.0.0.1:0", "--tls-cert", "cert.pem", "--tls-key", "key.pem"]);
+    let error = sandbox.fails(&[
+        "serve",
+        "--listen",
+        "127.0.0.1:0",
+        "--tls-cert",
+        "cert.pem",
+        "--tls-key",
+        "key.pem",
+    ]);
     assert_contains(&error, &["key.pem may be read by others", "chmod 600 key.pem"]);
 }
 
@@ -137,10 +145,15 @@ fn a_key_that_others_may_read_is_refused() {
 fn a_server_runs_jobs_with_the_arguments_of_a_worker() {
     let sandbox = Sandbox::new();
     let args = ["--name", "front", "--lease", "9s", "--keep-done", "7d", "--queue", "default=3"];
-    let server = sandbox.spawn_worker(sandbox.command(&[&["serve", "--listen", "127.0.0.1:0"], &args[..]].concat()));
+    let server =
+        sandbox.spawn_worker(sandbox.command(&[&["serve", "--listen", "127.0.0.1:0"], &args[..]].concat()));
     let address = server.greeting.split("://").nth(2).expect("an address").trim().to_owned();
     let workers = send(&address, "GET", "/v1/workers", None, None).1;
-    assert_eq!((&workers[0]["name"], &workers[0]["serves"][0]["slots"]), (&"front".into(), &3.into()), "{workers}");
+    assert_eq!(
+        (&workers[0]["name"], &workers[0]["serves"][0]["slots"]),
+        (&"front".into(), &3.into()),
+        "{workers}"
+    );
     sandbox.refuses(&[
         (&["serve", "--lease", "1s", "--renew-every", "1s"], &["renew_every"]),
         (&["serve", "--no-work", "--queue", "default"], &["cannot be used with"]),
@@ -151,7 +164,10 @@ fn a_server_runs_jobs_with_the_arguments_of_a_worker() {
 fn the_address_of_the_store_can_come_from_a_file() {
     let sandbox = Sandbox::new();
     sandbox.write("store.txt", "sqlite://other.db\n");
-    assert_contains(&sandbox.fails(&["jobs", "--store-file", "store.txt"]), &["may be read by others", "chmod 600"]);
+    assert_contains(
+        &sandbox.fails(&["jobs", "--store-file", "store.txt"]),
+        &["may be read by others", "chmod 600"],
+    );
     sandbox.write_secret("store.txt", "sqlite://other.db\n");
     sandbox.ok(&["submit", "noop", "--store-file", "store.txt"]);
     assert!(sandbox.path("other.db").exists());

@@ -54,7 +54,8 @@ fn exec_does_not_pass_the_secrets_of_its_worker_on() {
     let output = sandbox.json(&["submit", "exec", &input.to_string(), "--wait"]);
     assert_eq!(output["stdout"], "none none other\n");
     // A job may say what its program gets.
-    let input = serde_json::json!({ "command": "sh", "args": ["-c", script], "env": { "WINDLASS_TOKEN": "own" } });
+    let input =
+        serde_json::json!({ "command": "sh", "args": ["-c", script], "env": { "WINDLASS_TOKEN": "own" } });
     let output = sandbox.json(&["submit", "exec", &input.to_string(), "--wait"]);
     assert_eq!(output["stdout"], "none own other\n");
 }

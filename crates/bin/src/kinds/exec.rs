@@ -57,7 +57,9 @@ impl Task for Exec {
             Some(trace) => command.env("TRACEPARENT", trace),
             None => command.env_remove("TRACEPARENT"),
         };
-        SECRETS.iter().for_each(|name| drop(command.env_remove(name)));
+        for name in SECRETS {
+            command.env_remove(name);
+        }
         command.args(&self.args).envs(&self.env).kill_on_drop(true).process_group(0);
         command.env("WINDLASS_JOB", cx.id().to_string()).env("WINDLASS_FENCE", cx.fence().to_string());
         if let Some(cwd) = &self.cwd {
