@@ -4,7 +4,8 @@
 //! `listener` accepts connections; `server` is the path of a request, which asks `client` where it comes from, `rate` whether there are
 //! too many, and `access` who sends it; `routes` has the answers, over the values of `windlass::operate`; `input` declares what
 //! requests contain, and `openapi` describes all of it; `events` streams changes, `progress` what long operations do; `worker` is what the
-//! server knows of workers on other hosts, which speak the protocol of the crate `windlass-remote`; `error` makes status codes.
+//! server knows of workers on other hosts, which speak the protocol of the crate `windlass-remote`; `error` makes status codes;
+//! `pages` has what the pages of the dashboard are made of.
 //!
 //! What always holds: a request is answered only if its `Host` is this server's, its `Origin` is the same or none, and its sender may
 //! make it; without a login only on a loopback address. Every change has its author in the audit log. A handler that fails or
@@ -18,6 +19,7 @@ mod events;
 mod input;
 mod listener;
 mod openapi;
+// The parts of pages: what no page uses yet is used by `components` alone.
 #[allow(dead_code)]
 mod pages;
 mod progress;

@@ -239,7 +239,7 @@ impl ItemMap {
 /// A cell of an item map.
 #[derive(Clone, Debug)]
 pub(crate) struct ItemCell {
-    /// Where its items are listed.
+    /// Where its items are listed. Relative to the page, `?items=5001`, it keeps the page small.
     pub(crate) href: String,
     /// Its items and how they are: "2,001–4,000: 3 failed".
     pub(crate) title: String,

@@ -318,7 +318,7 @@ impl Chart {
         let mut path = String::new();
         for (number, value) in series.values.iter().enumerate() {
             let Some(value) = value.filter(|value| *value > 0.0) else { continue };
-            let (x, width) = (round(number as f64 * step + gap / 2.0), round(step - gap));
+            let (x, width) = (tenth(number as f64 * step + gap / 2.0), tenth(step - gap));
             // What is not nothing can be seen.
             let height = (value * scale).max(1.5);
             let y = match series.shape {
@@ -328,7 +328,7 @@ impl Chart {
                     self.zero() - stacked[number]
                 }
             };
-            path += &format!("M{x} {}h{width}v{}h-{width}z", round(y), round(height));
+            path += &format!("M{x} {}h{width}v{}h-{width}z", tenth(y), tenth(height));
         }
         path
     }
@@ -339,7 +339,7 @@ impl Chart {
         for (number, value) in series.values.iter().enumerate() {
             match value {
                 Some(value) => {
-                    let point = (round((number as f64 + 0.5) * step), self.y(*value));
+                    let point = (tenth((number as f64 + 0.5) * step), tenth(self.y(*value)));
                     if let Some(run) = runs.last_mut() {
                         run.push(point);
                     }
@@ -454,6 +454,11 @@ impl std::fmt::Display for Spark {
         }
         f.write_str("</svg>")
     }
+}
+
+/// One decimal is enough for a path: there are hundreds of points.
+fn tenth(number: f64) -> f64 {
+    (number * 10.0).round() / 10.0
 }
 
 /// The next round value for the top of an axis.

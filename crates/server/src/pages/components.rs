@@ -520,7 +520,7 @@ impl Components {
             _ => CellState::Untouched,
         };
         let cell = |number: u64| ItemCell {
-            href: format!("/components?items={}", number * size),
+            href: format!("?items={}", number * size + 1),
             title: format!("{}–{}", thousands(number * size + 1), thousands((number + 1) * size)),
             state: state(number),
         };

@@ -26,9 +26,9 @@ pub(crate) fn span(span: Duration) -> String {
         0 if span.as_millis() == 0 => format!("{} µs", span.as_micros().max(1)),
         0 => format!("{} ms", span.as_millis()),
         1..10 if span.subsec_millis() >= 100 => format!("{seconds}.{} s", span.subsec_millis() / 100),
-        ..MINUTE => format!("{seconds} s"),
-        ..HOUR => two(seconds, MINUTE, "min", 1, "s"),
-        ..DAY => two(seconds, HOUR, "h", MINUTE, "min"),
+        1..MINUTE => format!("{seconds} s"),
+        MINUTE..HOUR => two(seconds, MINUTE, "min", 1, "s"),
+        HOUR..DAY => two(seconds, HOUR, "h", MINUTE, "min"),
         _ if seconds < 10 * DAY => two(seconds, DAY, "d", HOUR, "h"),
         _ => format!("{} d", thousands(seconds / DAY)),
     }
@@ -39,8 +39,8 @@ pub(crate) fn span(span: Duration) -> String {
 pub(crate) fn age(age: Duration) -> String {
     let seconds = age.as_secs();
     match seconds {
-        ..MINUTE => format!("{seconds} s"),
-        ..HOUR => format!("{} min", seconds / MINUTE),
+        0..MINUTE => format!("{seconds} s"),
+        MINUTE..HOUR => format!("{} min", seconds / MINUTE),
         _ if seconds < 10 * HOUR => two(seconds, HOUR, "h", MINUTE, "min"),
         _ if seconds < 2 * DAY => format!("{} h", seconds / HOUR),
         _ if seconds < 10 * DAY => two(seconds, DAY, "d", HOUR, "h"),

@@ -219,10 +219,11 @@ impl Grid {
         let mut chains = vec![Vec::new(); links.len()];
         for (number, link) in links.iter().enumerate().filter(|(number, _)| !is_back[*number]) {
             let mut chain = vec![link.from];
-            for between in layer[link.from] + 1..layer[link.to] {
+            let first = layer[link.from] + 1;
+            for (passed, members) in layers[first..layer[link.to]].iter_mut().enumerate() {
                 cells.push(cell(false, 2.0, 0.0));
-                layer_of.push(between);
-                layers[between].push(cells.len() - 1);
+                layer_of.push(first + passed);
+                members.push(cells.len() - 1);
                 chain.push(cells.len() - 1);
             }
             chain.push(link.to);

@@ -13,10 +13,8 @@ use super::{
     icon::Icon,
 };
 
-/// Bytes of names and values of a preview.
-const PREVIEW: usize = 4 << 10;
-/// What a value counts besides its name and text: many small ones are long HTML.
-const LEAF: usize = 16;
+/// Bytes of HTML after which a tree takes no more values: some 4 KB of names and values.
+const FULL: usize = 10 << 10;
 /// Levels of a tree.
 const DEPTH: usize = 12;
 /// Levels that may be open at first, and the most values of a node that is, below the first level.
@@ -45,7 +43,7 @@ impl HtmlSafe for Payload {}
 impl Payload {
     /// A payload as a tree. `id` is unique on its page: open nodes are kept under it.
     pub(crate) fn tree(id: &str, name: &str, size: u64, value: &Value, whole: &str) -> Payload {
-        let mut tree = Tree { html: String::new(), left: PREVIEW, is_cut: false, opens: true };
+        let mut tree = Tree { html: String::new(), is_cut: false, opens: true };
         tree.value(id, None, value, 0);
         Payload {
             name: name.to_owned(),
@@ -74,8 +72,6 @@ impl Payload {
 /// Writes a tree until it is full.
 struct Tree {
     html: String,
-    /// Bytes of names and values that still fit.
-    left: usize,
     is_cut: bool,
     /// Whether the node above has few values, so that those are open at first.
     opens: bool,
@@ -87,61 +83,51 @@ impl Tree {
         match value {
             Value::Object(fields) if !fields.is_empty() => {
                 let count = counted(fields.len() as u64, "field", "fields");
-                self.node(path, name, '{', &count, fields.len(), depth, |tree| {
-                    for (key, value) in fields.iter().take(WIDTH) {
-                        if !tree.has_room() {
-                            break;
-                        }
-                        tree.value(&format!("{path}.{}", short(key)), Some(key), value, depth + 1);
-                    }
-                });
+                let shown = fields.iter().take(WIDTH).map(|(key, value)| (key.clone(), value)).collect();
+                let summary = format!("{{ <span class=\"size\">{count}</span>");
+                self.node(path, name, &summary, shown, fields.len() > WIDTH, depth);
             }
             Value::Array(items) if !items.is_empty() => {
                 let count = counted(items.len() as u64, "item", "items");
-                self.node(path, name, '[', &count, items.len(), depth, |tree| {
-                    for (number, value) in items.iter().take(WIDTH).enumerate() {
-                        if !tree.has_room() {
-                            break;
-                        }
-                        tree.value(&format!("{path}.{number}"), Some(&number.to_string()), value, depth + 1);
-                    }
-                });
+                let shown = items.iter().take(WIDTH).enumerate();
+                let shown = shown.map(|(number, value)| (number.to_string(), value)).collect();
+                let summary = format!("[ <span class=\"size\">{count}</span>");
+                self.node(path, name, &summary, shown, items.len() > WIDTH, depth);
             }
             leaf => self.leaf(name, leaf),
         }
     }
 
-    #[allow(clippy::too_many_arguments)]
+    /// A value with values in it. `summary` is HTML; `is_cut` says that there are more values than these.
     fn node(
         &mut self,
         path: &str,
         name: Option<&str>,
-        bracket: char,
-        count: &str,
-        children: usize,
+        summary: &str,
+        values: Vec<(String, &Value)>,
+        mut is_cut: bool,
         depth: usize,
-        inner: impl FnOnce(&mut Tree),
     ) {
-        let is_open = depth == 0 || depth < OPEN.0 && children <= OPEN.1 && self.opens;
-        let open = if is_open { " open" } else { "" };
-        let opens = std::mem::replace(&mut self.opens, children <= OPEN.1);
-        self.left = self.left.saturating_sub(name.map_or(0, str::len).min(60) + 2 * LEAF);
+        let is_open = depth == 0 || depth < OPEN.0 && values.len() <= OPEN.1 && self.opens;
+        let opens = std::mem::replace(&mut self.opens, values.len() <= OPEN.1);
+        let (node, open) = (escape(path), if is_open { " open" } else { "" });
         let name = named(name);
-        let _ = write!(
-            self.html,
-            "<details data-node=\"{}\"{open}><summary>{name}{bracket} <span class=\"size\">{count}</span></summary>",
-            escape(path)
-        );
-        match depth < DEPTH {
-            true => inner(self),
-            false => self.is_cut = true,
+        let _ = write!(self.html, "<details data-node=\"{node}\"{open}><summary>{name}{summary}</summary>");
+        for (key, value) in values {
+            if self.html.len() >= FULL || depth >= DEPTH {
+                is_cut = true;
+                break;
+            }
+            // A long key only tells nodes apart.
+            let short: String = key.chars().take(24).collect();
+            self.value(&format!("{path}.{short}"), Some(&key), value, depth + 1);
         }
-        self.opens = opens;
-        self.is_cut |= children > WIDTH;
-        if depth >= DEPTH || children > WIDTH {
-            self.leave_out();
+        if is_cut {
+            self.html += "<div class=\"size\">…</div>";
+            self.is_cut = true;
         }
         self.html += "</details>";
+        self.opens = opens;
     }
 
     fn leaf(&mut self, name: Option<&str>, value: &Value) {
@@ -159,34 +145,11 @@ impl Tree {
             named(name),
             Text::cut(&text, STRING)
         );
-        self.left =
-            self.left.saturating_sub(name.map_or(0, str::len).min(60) + text.len().min(STRING) + LEAF);
-    }
-
-    /// Whether another value fits. If not, the tree says that something is left out.
-    fn has_room(&mut self) -> bool {
-        if self.left == 0 {
-            self.leave_out();
-        }
-        self.left > 0
-    }
-
-    /// Says that something is left out here.
-    fn leave_out(&mut self) {
-        if !self.html.ends_with("…</div>") {
-            self.html += "<div class=\"size\">…</div>";
-        }
-        self.is_cut = true;
     }
 }
 
 fn named(name: Option<&str>) -> String {
     name.map_or(String::new(), |name| format!("<span class=\"k\">{}</span>: ", Text::cut(name, 60)))
-}
-
-/// A key as part of a node's name: long ones only tell nodes apart.
-fn short(key: &str) -> String {
-    key.chars().take(24).collect()
 }
 
 #[cfg(test)]
@@ -226,7 +189,7 @@ mod tests {
             [deep, Value::Object(long_key), wide, json!("x".repeat(1 << 20)), json!(vec![json!([]); 50_000])]
         {
             let html = Payload::tree("input", "Input", 1, &value, "/whole").to_string();
-            assert!(html.len() < 40_000, "{} bytes", html.len());
+            assert!(html.len() < 16_000, "{} bytes", html.len());
             assert!(html.contains("This is a part"), "it says that it is cut");
         }
     }
