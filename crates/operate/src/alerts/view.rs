@@ -104,7 +104,7 @@ impl Control {
         Ok(operator.store().mute_alerts(None, &mute, self.actor()).await?)
     }
 
-    /// Ends such a mute. A message that was due meanwhile is posted if it is still true.
+    /// JobSelection such a mute. A message that was due meanwhile is posted if it is still true.
     pub async fn unmute_alerts(&self, rule: &str, subject: Option<&str>) -> Result<ControlOutcome, Error> {
         Ok(self.operator().store().unmute_alerts(None, rule, subject, self.actor()).await?)
     }
