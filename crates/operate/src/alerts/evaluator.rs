@@ -23,7 +23,7 @@ const MAX_PER_RULE: usize = 100;
 /// How many open alerts are read: those of as many rules as there may be.
 const MAX_OPEN: usize = 10_000;
 
-/// Announcement at which address people see the target of an alert.
+/// Returns the address at which people see the target of an alert.
 pub type TargetUrl = Arc<dyn Fn(&AlertTarget) -> String + Send + Sync>;
 
 /// Evaluates rules, again and again. It keeps only what makes that cheap: what is known of alerts is in the store, so that any number of
