@@ -44,7 +44,7 @@ pub fn task_cx() -> CxBuilder<TaskCx> {
 }
 
 /// Describes the context of a step of a machine, to call [`Machine::step`](crate::Machine::step) in a unit test. What the step
-/// returns can be examined: [`Next::state`](crate::Next::state), [`Next::output`](crate::Next::output) and the like.
+/// returns can be examined: [`Next::stage`](crate::Next::stage), [`Next::output`](crate::Next::output) and the like.
 ///
 /// ```
 /// use windlass::{prelude::*, testing};
