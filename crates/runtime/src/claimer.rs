@@ -143,6 +143,7 @@ pub(crate) async fn claim(
 fn jobs_of(core: &Core, batch: &mut ClaimBatch, request: &ClaimRequest) -> Vec<Job> {
     let (received, claimed_at) = (core.env.instant(), batch.now);
     let clock_offset = StepWriter::clock_offset(claimed_at, core.env.now());
+    core.waiters.hold(batch.jobs.iter().map(|job| job.id));
     let job = |claimed: ClaimedJob| {
         let left = claimed.deadline_at.map(|at| at - claimed_at);
         Job {

@@ -204,6 +204,7 @@ impl Committer {
         add(&core.stats.commits, 1);
         let mut refused = Vec::new();
         let mut settled = Vec::with_capacity(changes.len());
+        let mut unheld = Vec::with_capacity(changes.len());
         let count = |wanted: &CommitOutcome| outcomes.iter().filter(|outcome| *outcome == wanted).count();
         add(&core.stats.committed, count(&CommitOutcome::Committed) + count(&CommitOutcome::Halted));
         add(&core.stats.fenced, count(&CommitOutcome::Fenced));
@@ -212,12 +213,14 @@ impl Committer {
             if let Some(reply) = reply {
                 let _ = reply.send(outcome.clone());
             }
-            match outcome {
+            let job = change.job;
+            let ending = match outcome {
                 // The job is still claimed, and continues.
                 CommitOutcome::Committed if change.outcome == Outcome::Next => continue,
                 CommitOutcome::Committed => core.after_commit(change, &pool),
                 CommitOutcome::Halted => {
-                    tracing::info!(job = %change.job, "the job was paused or cancelled; its claim is over");
+                    tracing::info!(%job, "the job was paused or cancelled; its claim is over");
+                    None
                 }
                 CommitOutcome::Fenced => {
                     tracing::warn!(job = %change.job, epoch = change.epoch.0, "fenced: this worker no longer held the job");
@@ -232,9 +235,14 @@ impl Committer {
                     refused.push(Item { change: refusal(change, &why), owner });
                     continue;
                 }
+            };
+            let number = claim.close();
+            if number.is_some() || ending.is_some() {
+                unheld.push((job, ending));
             }
-            settled.extend(claim.end());
+            settled.extend(number);
         }
+        core.waiters.unhold_committed(unheld);
         core.ledger.settle(settled.into_iter());
         if !refused.is_empty() {
             lock(&self.state).waiting.extend(refused);

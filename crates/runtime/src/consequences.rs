@@ -7,8 +7,8 @@ use windlass_model::{Change, Outcome, StepWrites, Wait};
 use crate::{core::Core, pool::QueuePool};
 
 impl Core {
-    /// Wakes the pools and timers that a committed change concerns, and the callers that wait for its job.
-    pub(crate) fn after_commit(&self, change: Change, pool: &Arc<QueuePool>) {
+    /// Wakes the pools and timers that a committed change concerns. Returns its outcome, if that ended the job.
+    pub(crate) fn after_commit(&self, change: Change, pool: &Arc<QueuePool>) -> Option<Outcome> {
         let has_parent = change.parent.is_some() || change.branch_member.is_some();
         if change.is_serial || (has_parent && change.outcome.ends()) {
             // The next job of its serial key may have got the slot, or its parent may be awake, in any queue.
@@ -28,8 +28,9 @@ impl Core {
                     false => self.wake_queue(&pool.queue),
                 }
             }
-            ending => self.waiters.end(change.job, ending),
+            ending => return Some(ending),
         }
+        None
     }
 
     /// Wakes the loops that a step concerns which submitted jobs or cancelled a branch.

@@ -47,6 +47,7 @@ pub(crate) struct ClaimGuard {
 }
 
 impl ClaimGuard {
+    /// The guard of a job that the waiters know as held.
     pub(crate) fn new(
         core: &Core,
         claimed: &ClaimedJob,
@@ -55,7 +56,6 @@ impl ClaimGuard {
     ) -> Arc<ClaimGuard> {
         let (ended, releaser) = (AtomicBool::new(false), Arc::clone(&core.releaser));
         let waiters = Arc::clone(&core.waiters);
-        waiters.hold(claimed.id);
         Arc::new(ClaimGuard {
             job: claimed.id,
             epoch: claimed.epoch,
@@ -69,11 +69,16 @@ impl ClaimGuard {
 
     /// Records that the store has ended the claim on this job. Returns the claim's number for the ledger, the first time.
     pub(crate) fn end(&self) -> Option<ClaimNo> {
-        if self.ended.swap(true, Ordering::AcqRel) {
-            return None;
+        let number = self.close();
+        if number.is_some() {
+            self.waiters.unhold(self.job);
         }
-        self.waiters.unhold(self.job);
-        Some(self.number)
+        number
+    }
+
+    /// The same for a caller that tells the waiters itself.
+    pub(crate) fn close(&self) -> Option<ClaimNo> {
+        (!self.ended.swap(true, Ordering::AcqRel)).then_some(self.number)
     }
 
     /// Releases the job, also if the guard is still held somewhere.

@@ -348,6 +348,7 @@ pub(crate) fn claimed_at_submit(core: &Core, claim: ClaimOnSubmit, job: &NewJob)
     // Due when it was submitted, by this process's clock: it is not compared with the store's.
     let now = core.env.now();
     let claimed = Arc::new(job.claimed_at_submit(claim.number, Epoch(0), now));
+    core.waiters.hold([claimed.id]);
     Job {
         claim: ClaimGuard::new(core, &claimed, claim.number, claim.worker),
         claimed,

@@ -9,6 +9,7 @@ use std::{
     time::Duration,
 };
 
+use foldhash::fast::RandomState;
 use tokio::sync::{Notify, oneshot};
 use windlass_env::Env;
 use windlass_model::{JobId, Outcome};
@@ -35,9 +36,9 @@ pub struct Waiters {
 
 #[derive(Default)]
 struct State {
-    waiting: HashMap<JobId, Vec<oneshot::Sender<JobEnd>>>,
-    /// The jobs that a worker of this process holds: each has a `ClaimGuard`, which adds and removes it.
-    held: HashSet<JobId>,
+    waiting: HashMap<JobId, Vec<oneshot::Sender<JobEnd>>, RandomState>,
+    /// The jobs that a worker of this process holds: each has an open `ClaimGuard`.
+    held: HashSet<JobId, RandomState>,
 }
 
 impl Waiters {
@@ -89,7 +90,8 @@ impl Waiters {
         let mut any = false;
         for (id, end) in ids.into_iter().zip(ends) {
             if let Some(end) = end {
-                answer(self.take_callers(id, false), end);
+                let callers = lock(&self.state).waiting.remove(&id).unwrap_or_default();
+                answer(callers, end);
                 any = true;
             }
         }
@@ -118,9 +120,9 @@ impl Waiters {
         receiver.await.map_err(|_| Error::Unavailable("the engine has stopped".into()))
     }
 
-    /// Notes that a worker of this process holds a job, so that its end is not read.
-    pub(crate) fn hold(&self, id: JobId) {
-        lock(&self.state).held.insert(id);
+    /// Notes that a worker of this process holds jobs, so that their ends are not read.
+    pub(crate) fn hold(&self, ids: impl IntoIterator<Item = JobId>) {
+        lock(&self.state).held.extend(ids);
     }
 
     /// Whether a worker of this process holds a job.
@@ -137,23 +139,25 @@ impl Waiters {
         }
     }
 
-    /// Passes the end of a job to all callers that wait for it: `outcome` is committed. A caller that comes later reads it.
-    pub(crate) fn end(&self, id: JobId, outcome: Outcome) {
-        let callers = self.take_callers(id, true);
-        if !callers.is_empty()
-            && let Some(end) = JobEnd::of_committed(outcome)
+    /// Notes that jobs are no longer held in this process, by a commit: with the outcome that has ended a job, which is passed to
+    /// all callers that wait for it, or `None` if it is polled. A caller that comes later reads.
+    pub(crate) fn unhold_committed(&self, jobs: impl IntoIterator<Item = (JobId, Option<Outcome>)>) {
+        let (mut answers, mut is_left) = (Vec::new(), false);
         {
-            answer(callers, end);
+            let State { waiting, held } = &mut *lock(&self.state);
+            for (id, ending) in jobs {
+                held.remove(&id);
+                match ending {
+                    _ if waiting.is_empty() => {}
+                    Some(ending) => answers.extend(waiting.remove(&id).zip(JobEnd::of_committed(ending))),
+                    None => is_left |= waiting.contains_key(&id),
+                }
+            }
         }
-    }
-
-    /// Removes the callers of a job that has ended and, with `unhold`, that it is held.
-    fn take_callers(&self, id: JobId, unhold: bool) -> Vec<oneshot::Sender<JobEnd>> {
-        let mut state = lock(&self.state);
-        if unhold {
-            state.held.remove(&id);
+        answers.into_iter().for_each(|(callers, end)| answer(callers, end));
+        if is_left {
+            self.changed.notify_one();
         }
-        state.waiting.remove(&id).unwrap_or_default()
     }
 
     /// Removes callers that have given up; returns whether any is left whose job is held elsewhere.
@@ -211,11 +215,11 @@ mod tests {
     #[tokio::test]
     async fn the_end_of_a_job_that_is_held_here_is_passed_on_and_not_read() {
         let waiters = waiters(Env::real());
-        waiters.hold(job());
+        waiters.hold([job()]);
         let mut both =
             std::pin::pin!(async { tokio::join!(waiters.wait_for_end(job()), waiters.wait_for_end(job())) });
         assert!(both.as_mut().now_or_never().is_none(), "a read would have answered");
-        waiters.end(job(), Outcome::Done(output()));
+        waiters.unhold_committed([(job(), Some(Outcome::Done(output())))]);
         let (one, other) = both.await;
         let done = JobEnd::Done(output());
         assert_eq!((one.expect("answered"), other.expect("answered")), (done.clone(), done));
@@ -224,18 +228,34 @@ mod tests {
     #[tokio::test]
     async fn a_caller_that_comes_after_the_end_reads_and_nothing_is_kept() {
         let waiters = waiters(Env::real());
-        waiters.hold(job());
-        waiters.end(job(), Outcome::Done(output()));
+        waiters.hold([job()]);
+        waiters.unhold_committed([(job(), Some(Outcome::Done(output())))]);
         assert_eq!(waiters.wait_for_end(job()).await.expect("read"), JobEnd::Gone);
         let state = lock(&waiters.state);
         assert!(state.waiting.is_empty() && state.held.is_empty());
     }
 
     #[tokio::test]
+    async fn of_the_jobs_of_a_commit_each_caller_gets_the_end_of_its_own() {
+        let waiters = waiters(Env::real());
+        waiters.env.spawn(Arc::clone(&waiters).run());
+        let [ended, parked, alone] = [1, 2, 3].map(|n| JobId::from_parts(1, 1, n));
+        waiters.hold([ended, parked, alone]);
+        let mut of_ended = std::pin::pin!(waiters.wait_for_end(ended));
+        let mut of_parked = std::pin::pin!(waiters.wait_for_end(parked));
+        assert!(of_ended.as_mut().now_or_never().is_none() && of_parked.as_mut().now_or_never().is_none());
+        let done = Outcome::Done(output());
+        waiters.unhold_committed([(ended, Some(done.clone())), (parked, None), (alone, Some(done))]);
+        assert_eq!(of_ended.await.expect("passed on"), JobEnd::Done(output()));
+        assert_eq!(of_parked.await.expect("read"), JobEnd::Gone);
+        assert!(lock(&waiters.state).held.is_empty());
+    }
+
+    #[tokio::test]
     async fn a_job_that_leaves_this_process_is_polled() {
         let waiters = waiters(Env::real());
         waiters.env.spawn(Arc::clone(&waiters).run());
-        waiters.hold(job());
+        waiters.hold([job()]);
         let mut end = std::pin::pin!(waiters.wait_for_end(job()));
         assert!(end.as_mut().now_or_never().is_none());
         waiters.unhold(job());
@@ -247,7 +267,7 @@ mod tests {
         let clock = Arc::new(VirtualClock::new(Time(0)));
         let waiters = waiters(Env::with_clock(Arc::clone(&clock)));
         waiters.env.spawn(Arc::clone(&waiters).run());
-        waiters.hold(job());
+        waiters.hold([job()]);
         let mut end = std::pin::pin!(waiters.wait_for_end(job()));
         assert!(end.as_mut().now_or_never().is_none());
         // The loop must have computed its deadline before the clock moves.

@@ -152,17 +152,21 @@ impl Core {
         match store.commit(None, &changes).await {
             Ok(outcomes) => {
                 for (GivenUp { change, claim, pool }, outcome) in pending.drain(..).zip(outcomes) {
-                    match outcome {
-                        CommitOutcome::Committed | CommitOutcome::Halted => {
-                            self.ledger.settle(claim.end().into_iter())
+                    let job = change.job;
+                    let ending = match outcome {
+                        CommitOutcome::Committed => {
+                            add(&self.stats.committed, 1);
+                            self.after_commit(change, &pool)
                         }
+                        CommitOutcome::Halted => None,
                         // If a transaction of the attempt took its revision, the job is still claimed.
-                        CommitOutcome::Fenced | CommitOutcome::Refused(_) => claim.release(),
-                    }
-                    if outcome == CommitOutcome::Committed {
-                        add(&self.stats.committed, 1);
-                        self.after_commit(change, &pool);
-                    }
+                        CommitOutcome::Fenced | CommitOutcome::Refused(_) => {
+                            claim.release();
+                            continue;
+                        }
+                    };
+                    self.ledger.settle(claim.close().into_iter());
+                    self.waiters.unhold_committed([(job, ending)]);
                 }
             }
             Err(error) => {

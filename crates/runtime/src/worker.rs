@@ -155,6 +155,8 @@ impl Worker {
     /// Ends the registration in the store, which releases the jobs that are still claimed.
     async fn retire(&self) {
         let core = &self.core;
+        // A renewal that is in flight may find the worker retired: that is no loss, and nothing to report.
+        core.aborts.unset_registered(core.worker());
         let retired = core.env.timeout(RETIRE_TIMEOUT, core.store.retire_worker(None, core.worker())).await;
         match retired {
             Ok(Ok(released)) => add(&core.stats.released, released),

@@ -201,7 +201,7 @@ fn take(
 ) -> Result<Vec<ClaimedJob>, Error> {
     let limit = if request.solo { 1 } else { request.limit };
     let mut taken: Vec<(i64, ClaimedJob)> = Vec::with_capacity(limit.min(1024));
-    let mut claimed_jobs = ClaimedJobs::with_capacity(limit.min(1024));
+    let mut claimed_jobs = ClaimedJobs::with_capacity_and_hasher(limit.min(1024), Default::default());
     for (lane, share) in lanes.iter().zip(&shares.per_lane).filter(|(_, share)| **share > 0) {
         let mut statement = tx.prepare(sql::claim::READY_JOBS)?;
         let mut rows = statement.query([ready_lane(request, lane)])?;
@@ -246,7 +246,7 @@ fn take_one(
             let jobs = vec![claimed.claimed(tx, request.number, &lane.kind)?];
             record(tx, now, request, &jobs)?;
             let from = ClaimedFrom { lane: lane.id, due_at: jobs[0].due_at };
-            tx.note_made_claim((request.worker, request.number), ClaimedJobs::from([(only, from)]));
+            tx.note_made_claim((request.worker, request.number), ClaimedJobs::from_iter([(only, from)]));
             return Ok(jobs);
         }
     }

@@ -9,6 +9,7 @@ use std::{
     sync::{Mutex, MutexGuard},
 };
 
+use foldhash::fast::RandomState;
 use windlass_model::{ClaimNo, JobId, Time, WorkerId};
 
 /// How many claims are remembered: more than a worker has open. Beyond, jobs are looked up.
@@ -20,8 +21,10 @@ pub(super) type ClaimKey = (WorkerId, ClaimNo);
 /// The open claims of this handle.
 #[derive(Default)]
 pub(super) struct OpenClaims {
-    claims: Mutex<HashMap<ClaimKey, OpenClaim>>,
+    claims: Mutex<Claims>,
 }
+
+type Claims = HashMap<ClaimKey, OpenClaim, RandomState>;
 
 #[derive(Default)]
 struct OpenClaim {
@@ -40,10 +43,10 @@ pub(super) struct ClaimedFrom {
 }
 
 /// The jobs of a claim.
-pub(super) type ClaimedJobs = HashMap<JobId, ClaimedFrom>;
+pub(super) type ClaimedJobs = HashMap<JobId, ClaimedFrom, RandomState>;
 
 impl OpenClaims {
-    fn claims(&self) -> MutexGuard<'_, HashMap<ClaimKey, OpenClaim>> {
+    fn claims(&self) -> MutexGuard<'_, Claims> {
         self.claims.lock().unwrap_or_else(|e| e.into_inner())
     }
 
@@ -83,7 +86,7 @@ mod tests {
         let from = |lane| ClaimedFrom { lane, due_at: Time(i64::from(lane)) };
         let claims = OpenClaims::default();
         let claim = |number| (WorkerId(7), ClaimNo(number));
-        claims.add(Vec::new(), Some((claim(1), ClaimedJobs::from([(one, from(3)), (other, from(4))]))));
+        claims.add(Vec::new(), Some((claim(1), ClaimedJobs::from_iter([(one, from(3)), (other, from(4))]))));
         claims.add(vec![(claim(1), 1), (claim(2), 1)], None);
         assert_eq!((claims.job(claim(1), one), claims.job(claim(1), other)), (Some(from(3)), Some(from(4))));
         assert_eq!(claims.job(claim(2), one), None, "another handle made it");

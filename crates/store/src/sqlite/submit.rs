@@ -62,7 +62,7 @@ pub(super) fn insert_jobs(
     let serial_keys = intern_serial_keys(tx, jobs)?;
     let mut inserted = Vec::with_capacity(jobs.len());
     let mut claimed_now = Vec::new();
-    let mut claimed_jobs = ClaimedJobs::new();
+    let mut claimed_jobs = ClaimedJobs::default();
     let mut decided: HashMap<usize, SubmitOutcome> = HashMap::new();
     {
         let mut statement = tx.prepare(sql::submit::INSERT)?;

@@ -34,6 +34,7 @@ mod released;
 mod retry_delays;
 mod run_here;
 mod spans;
+mod stop;
 mod suspects;
 mod tasks;
 mod telemetry;

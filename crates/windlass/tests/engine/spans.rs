@@ -8,11 +8,12 @@ use std::{
 };
 
 use tracing::{
+    Event, Level,
     field::{Field, Visit},
     span::{Attributes, Id, Record},
 };
 use tracing_subscriber::{Layer, layer::Context, prelude::*, registry::LookupSpan};
-use windlass::prelude::*;
+use windlass::{model::WorkerId, prelude::*};
 
 crate::on_both_stores!(
     a_trace_reaches_the_attempt_in_another_engine,
@@ -41,7 +42,10 @@ impl Visit for Fields {
 /// Attempts that have ended, with the fields of their spans.
 static ENDED: Mutex<Vec<BTreeMap<&'static str, String>>> = Mutex::new(Vec::new());
 
-/// Keeps the spans of attempts, of all tests in this process.
+/// Errors that were logged.
+static ERRORS: Mutex<Vec<BTreeMap<&'static str, String>>> = Mutex::new(Vec::new());
+
+/// Keeps the spans of attempts and the errors that are logged, of all tests in this process.
 struct Recorder;
 
 impl<S: tracing::Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Recorder {
@@ -49,6 +53,12 @@ impl<S: tracing::Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Recorder {
         let mut fields = Fields::default();
         attributes.record(&mut fields);
         context.span(id).expect("new").extensions_mut().insert(fields);
+    }
+
+    fn on_event(&self, event: &Event<'_>, _context: Context<'_, S>) {
+        let mut fields = Fields::default();
+        event.record(&mut fields);
+        ERRORS.lock().expect("not poisoned").push(fields.0);
     }
 
     fn on_record(&self, id: &Id, record: &Record<'_>, context: Context<'_, S>) {
@@ -64,14 +74,21 @@ impl<S: tracing::Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Recorder {
     }
 }
 
-fn record() {
+pub(crate) fn record() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
-        let attempts = tracing_subscriber::filter::filter_fn(|metadata| {
-            metadata.is_span() && metadata.target() == "windlass" && metadata.name() == "attempt"
+        let recorded = tracing_subscriber::filter::filter_fn(|metadata| match metadata.is_span() {
+            true => metadata.target() == "windlass" && metadata.name() == "attempt",
+            false => *metadata.level() == Level::ERROR,
         });
-        tracing_subscriber::registry().with(Recorder.with_filter(attempts)).init();
+        tracing_subscriber::registry().with(Recorder.with_filter(recorded)).init();
     });
+}
+
+/// The errors that were logged about a worker, since the first call of [`record`].
+pub(crate) fn errors_of(worker: WorkerId) -> Vec<BTreeMap<&'static str, String>> {
+    let errors = ERRORS.lock().expect("not poisoned").clone();
+    errors.into_iter().filter(|fields| fields.get("worker") == Some(&worker.to_string())).collect()
 }
 
 /// The spans of a job's attempts, once there are `count`.
