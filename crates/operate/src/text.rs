@@ -38,6 +38,15 @@ pub fn duration(duration: Duration) -> String {
     }
 }
 
+/// A span of a setting, exact to the second, as it is written there: `1h`, `1h30m`, `10m`.
+pub fn span(span: Duration) -> String {
+    let seconds = span.as_secs();
+    let units = [(seconds / 3_600, "h"), (seconds / 60 % 60, "m"), (seconds % 60, "s")];
+    let parts: String =
+        units.iter().filter(|(count, _)| *count > 0).map(|(count, unit)| format!("{count}{unit}")).collect();
+    if parts.is_empty() { duration(span) } else { parts }
+}
+
 /// How long before or after `now` a time is: `3m ago`, `in 10m`.
 pub fn relative(at: Time, now: Time) -> String {
     if at > now {
@@ -142,6 +151,14 @@ mod tests {
             ["just now", "3s ago", "90s ago", "3m ago", "3d ago"]
         );
         assert_eq!(relative(now + Duration::from_secs(600), now), "in 10m");
+    }
+
+    #[test]
+    fn spans_of_settings_are_exact() {
+        let seconds = [0, 45, 90, 600, 3_600, 5_400, 86_400];
+        let spans = seconds.map(|seconds| span(Duration::from_secs(seconds)));
+        assert_eq!(spans, ["0s", "45s", "1m30s", "10m", "1h", "1h30m", "24h"]);
+        assert_eq!(span(Duration::from_millis(250)), "250ms");
     }
 
     #[test]

@@ -31,7 +31,7 @@ mod tls;
 mod worker;
 
 pub use alerts::{
-    AlertSettings,
+    alert_loop::AlertSettings,
     webhook::{Webhook, Webhooks},
 };
 pub use listener::Server;

@@ -7,7 +7,9 @@ use std::{
     time::Duration,
 };
 
-use crate::alerts::AlertSettings;
+use windlass::model::Invalid;
+
+use crate::alerts::alert_loop::AlertSettings;
 
 /// Settings of a server. [`Settings::default`] listens on loopback, for this machine alone.
 #[derive(Clone, Debug)]
@@ -158,6 +160,9 @@ pub enum StartError {
     /// The certificate or the key cannot be used.
     #[error("TLS cannot be set up: {0}")]
     Tls(String),
+    /// An alert rule cannot be evaluated.
+    #[error(transparent)]
+    Alerts(#[from] Invalid),
     /// The store failed.
     #[error(transparent)]
     Store(#[from] windlass::Error),

@@ -87,7 +87,7 @@ fn oldest_ready(rule: &Rule, snapshot: &Snapshot, only: Option<&str>, above: Dur
             let (name, waits) = (&queue.name, text::duration(waits));
             let text = format!(
                 "the oldest ready job of queue {name} has waited for {waits}, longer than {}",
-                text::duration(above)
+                text::span(above)
             );
             Finding::new(rule, name, waits, text, AlertTarget::Queue { queue: name.clone() })
         })
@@ -124,7 +124,7 @@ fn failures(rule: &Rule, snapshot: &Snapshot, of: &Ends, above: u64, within: Dur
             let text = format!(
                 "{} of {jobs} failed within {}, more than {}",
                 text::jobs(sum.failed),
-                text::duration(within),
+                text::span(within),
                 text::thousands(above)
             );
             Finding::new(rule, kind, format!("{} failed", text::thousands(sum.failed)), text, link)
@@ -155,7 +155,7 @@ fn error_rate(
         "{rate} of {} {} of {jobs} failed within {}, more than {percent} %",
         text::thousands(all),
         count.name(),
-        text::duration(within)
+        text::span(within)
     );
     Some(Finding::new(rule, kind, rate, text, link))
 }

@@ -1,7 +1,7 @@
 //! One pass over all rules: reads a snapshot and the open alerts, decides, and writes what has changed.
 
 use std::{
-    collections::{BTreeMap, HashSet},
+    collections::{BTreeMap, BTreeSet, HashSet},
     sync::Arc,
 };
 
@@ -154,9 +154,6 @@ struct Planned<'a> {
     step: Step,
 }
 
-/// The alert of a subject that is kept, and what was found of it now.
-type AlertAndFinding<'a, 'f> = (Option<&'a Alert>, Option<&'f Finding>);
-
 impl<'a> Plan<'a> {
     fn new(
         rules: &'a [Rule],
@@ -165,19 +162,21 @@ impl<'a> Plan<'a> {
         mutes: &[AlertMute],
         now: Time,
     ) -> Plan<'a> {
-        let mut subjects: BTreeMap<(&str, &str), AlertAndFinding<'a, '_>> = BTreeMap::new();
-        for alert in open {
-            subjects.insert((&alert.rule, &alert.subject), (Some(alert), None));
-        }
-        for finding in findings {
-            subjects.entry((&finding.rule, &finding.subject)).or_default().1 = Some(finding);
-        }
+        let known: BTreeMap<(&str, &str), &'a Alert> =
+            open.iter().map(|alert| ((alert.rule.as_str(), alert.subject.as_str()), alert)).collect();
+        let found: BTreeMap<(&str, &str), &Finding> = findings
+            .iter()
+            .map(|finding| ((finding.rule.as_str(), finding.subject.as_str()), finding))
+            .collect();
+        let subjects: BTreeSet<(&str, &str)> = known.keys().chain(found.keys()).copied().collect();
         let mut per_rule: BTreeMap<&str, usize> = BTreeMap::new();
         for alert in open {
             *per_rule.entry(&alert.rule).or_default() += 1;
         }
         let (mut steps, mut left_out) = (Vec::new(), 0);
-        for ((name, subject), (alert, finding)) in subjects {
+        for (name, subject) in subjects {
+            let (alert, finding) =
+                (known.get(&(name, subject)).copied(), found.get(&(name, subject)).copied());
             if alert.is_none() {
                 let open = per_rule.entry(name).or_default();
                 if *open >= MAX_PER_RULE {

@@ -153,7 +153,7 @@ impl Condition {
 impl fmt::Display for Condition {
     /// Writes it in words.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let span = |span: &Duration| text::duration(*span);
+        let span = |span: &Duration| text::span(*span);
         let queue = |queue: &Option<String>| match queue {
             Some(queue) => format!("queue {queue}"),
             None => "any queue".to_owned(),
@@ -259,7 +259,7 @@ impl Rule {
         if let Some(within) = self.when.counts_within()
             && !(MIN_WITHIN..=MAX_WITHIN).contains(&within)
         {
-            let why = format!("counts within {}", text::duration(within));
+            let why = format!("counts within {}", text::span(within));
             return wrong(why, "use a span from 1m to 24h, because what ended is summed up per minute");
         }
         match &self.when {
