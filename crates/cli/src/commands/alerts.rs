@@ -202,7 +202,7 @@ fn render_rules(rules: &[RuleView]) -> String {
         table::Column { min_width: Some(20), ..table::column("WHEN") },
     ];
     let row = |rule: &RuleView| {
-        let hold = match rule.for_seconds {
+        let fire_after = match rule.for_seconds {
             0 => String::new(),
             seconds => text::span(Duration::from_secs(seconds)),
         };
@@ -210,7 +210,13 @@ fn render_rules(rules: &[RuleView]) -> String {
             (_, true) => "muted".to_owned(),
             (webhook, false) => webhook.clone().unwrap_or_default(),
         };
-        vec![out::plain(&rule.name), rule.severity.name().to_owned(), hold, webhook, out::plain(&rule.text)]
+        vec![
+            out::plain(&rule.name),
+            rule.severity.name().to_owned(),
+            fire_after,
+            webhook,
+            out::plain(&rule.text),
+        ]
     };
     table::render(&columns, &rules.iter().map(row).collect::<Vec<_>>(), out::width())
 }

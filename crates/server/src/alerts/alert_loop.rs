@@ -8,7 +8,7 @@ use std::{
 use tokio::sync::watch;
 use windlass::operate::{
     Operator,
-    alerts::{Evaluator, LinkTo, Passed, Rule},
+    alerts::{Evaluator, PassReport, Rule, TargetUrl},
 };
 
 use super::link;
@@ -50,8 +50,8 @@ pub(crate) struct AlertLoop {
 impl AlertLoop {
     /// Messages have links to pages at `base`.
     pub(crate) fn new(operator: Operator, settings: AlertSettings, base: Option<String>) -> AlertLoop {
-        let link =
-            base.map(|base| -> LinkTo { Arc::new(move |target| format!("{base}{}", link::path_of(target))) });
+        let link = base
+            .map(|base| -> TargetUrl { Arc::new(move |target| format!("{base}{}", link::path_of(target))) });
         let evaluator = Evaluator::new(settings.rules.clone(), link);
         AlertLoop { operator, evaluator, settings, pruned_at: None, is_failing: false }
     }
@@ -76,7 +76,7 @@ impl AlertLoop {
     }
 
     /// Evaluates all rules once, and now and then deletes what is old.
-    async fn tick(&mut self) -> Result<Passed, windlass::Error> {
+    async fn tick(&mut self) -> Result<PassReport, windlass::Error> {
         let passed = self.evaluator.pass(&self.operator).await?;
         if passed.left_out > 0 {
             tracing::warn!(left_out = passed.left_out, "a rule finds too much wrong: some of it is no alert");
