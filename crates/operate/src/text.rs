@@ -130,6 +130,8 @@ pub fn parse_duration(text: &str) -> Result<Duration, String> {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     #[test]
@@ -167,5 +169,23 @@ mod tests {
         assert_eq!((counted(1, "child", "children"), jobs(2_000)), ("1 child".into(), "2,000 jobs".into()));
         assert_eq!([17, 2_048, 3 << 20].map(bytes), ["17 bytes", "2 KiB", "3 MiB"]);
         assert_eq!(bytes(3 << 29), "1.5 GiB");
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_breaks_the_parser_of_durations(text in "(([0-9]{0,22}(\\.[0-9]{0,4})?(ms|us|s|m|h|d|w|[a-z]{0,3}) ?){0,4}|\\PC{0,20})") {
+            match parse_duration(&text) {
+                Ok(span) => prop_assert!(span.as_micros() <= 6_400_000_000_000_000, "{text}: {span:?}"),
+                Err(why) => prop_assert!(why.contains(&format!("{text:?}")), "{why}"),
+            }
+        }
+
+        #[test]
+        fn a_duration_is_read_as_it_is_written(seconds in 0_u64..1_000_000_000) {
+            let span = Duration::from_secs(seconds);
+            // Long ones are written in their largest units.
+            let read = parse_duration(&duration(span)).expect("a duration");
+            prop_assert!(read.abs_diff(span) <= span / 10, "{} is read as {read:?}", duration(span));
+        }
     }
 }

@@ -170,7 +170,27 @@ pub enum StartError {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
+
+    proptest! {
+        #[test]
+        fn no_text_breaks_the_parser_of_networks(text in "([0-9a-f.:]{0,20}/?[0-9]{0,4}|\\PC{0,20})") {
+            if let Ok(network) = text.parse::<Network>() {
+                prop_assert!(network.contains(network.address), "{text}");
+            }
+        }
+
+        #[test]
+        fn a_network_contains_the_addresses_that_share_its_prefix(address in any::<u32>(), other in any::<u32>(), prefix in 0_u8..=32) {
+            let network: Network = format!("{}/{prefix}", std::net::Ipv4Addr::from(address)).parse().expect("a network");
+            let shares = prefix == 0 || (address ^ other) >> (32 - u32::from(prefix)) == 0;
+            prop_assert_eq!(network.contains(IpAddr::V4(other.into())), shares);
+            let mapped = std::net::Ipv4Addr::from(other).to_ipv6_mapped();
+            prop_assert_eq!(network.contains(IpAddr::V6(mapped)), shares, "an IPv4 address in IPv6 form");
+        }
+    }
 
     #[test]
     fn networks_are_parsed_and_contain_their_addresses() {
