@@ -1,6 +1,6 @@
 //! Descriptions of types as JSON Schema, for the API description of a server.
 //!
-//! [`described!`] declares a type of the protocol: the same declaration makes the type, with what serde is told about it, and its
+//! The macro `described` declares a type of the protocol: the same declaration makes the type, with what serde is told about it, and its
 //! description. So a description cannot say something else than what is parsed and written.
 
 use std::{borrow::Cow, collections::BTreeMap};
