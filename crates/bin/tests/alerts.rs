@@ -153,7 +153,7 @@ fn alerts_are_listed_muted_and_tested() {
     assert_contains(&ok(&["alerts"]), &["no alerts, and none lately"]);
     assert_contains(
         &ok(&["alerts", "rules"]),
-        &["failed", "bad", "ops", "more than 0 jobs of a kind fail within 60m"],
+        &["failed", "bad", "ops", "more than 0 jobs of a kind fail within 1h"],
     );
     assert_contains(
         &sandbox.ok(&["alerts", "rules"]),

@@ -118,3 +118,50 @@ fn killed_servers_and_workers_lose_and_repeat_nothing(sandbox: &Sandbox) {
     }
     drop((server, worker_process));
 }
+
+/// Two servers of one database are two processes, each with an engine of its own: what one is given, workers of the other run.
+#[test]
+fn jobs_of_a_server_that_dies_run_in_workers_of_another() {
+    const JOBS: u32 = 30;
+    let cluster = Cluster::start().expect("PostgreSQL is needed for this test");
+    let sandbox = sandbox(&cluster.url());
+    sandbox.ok(&["migrate"]);
+    let (front, front_address) = serve(&sandbox, "127.0.0.1:0", &[]);
+    let (back, back_address) = serve(&sandbox, "127.0.0.1:0", &[]);
+    let (front_url, back_url) = (format!("http://{front_address}"), format!("http://{back_address}"));
+    let _worker = worker(&sandbox, &back_url, &[]);
+    let submit = |n: u32, server: &str| {
+        let script = format!("echo {n} >> runs; sleep 0.02");
+        let input = json!({ "command": "sh", "args": ["-c", script] }).to_string();
+        let args = ["submit", "exec", &input, "--key", &n.to_string(), "--attempts", "20"];
+        sandbox.run(&[&["--config", "elsewhere.toml"], &args[..], &["--server", server]].concat())
+    };
+    let runs = || std::fs::read_to_string(sandbox.path("runs")).unwrap_or_default();
+    let until_run = |count: usize| until("some jobs run", || (runs().lines().count() >= count).then_some(()));
+    let (through_back, _back) = std::thread::scope(|scope| {
+        let submitting = scope.spawn(|| {
+            let mut through_back = 0;
+            for n in 0..JOBS {
+                if through_back > 0 || submit(n, &front_url).code != 0 {
+                    // The first server may have submitted it and died before it said so: the key tells.
+                    through_back += 1;
+                    until("the other server has the job", || (submit(n, &back_url).code == 0).then_some(()));
+                }
+            }
+            through_back
+        });
+        until_run(5);
+        front.kill();
+        until_run(12);
+        back.kill();
+        let (back, _) = serve(&sandbox, &back_address, &[]);
+        (submitting.join().expect("no panic"), back)
+    });
+    assert!(through_back > 0, "the first server died before all jobs were submitted");
+    for n in 0..JOBS {
+        let job = sandbox.until_state(&n.to_string(), "done");
+        assert_eq!(job["rev"], 1, "its outcome was committed once: {job}");
+        assert!(runs().lines().any(|line| line == n.to_string()), "job {n} was never run");
+    }
+    assert_eq!(sandbox.count("done"), u64::from(JOBS), "each was submitted once");
+}

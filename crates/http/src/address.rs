@@ -91,7 +91,10 @@ fn is_loopback(host: &str) -> bool {
 
 /// An address without its user and password, for errors.
 fn without_user(url: &str) -> String {
-    let Some((scheme, rest)) = url.split_once("://") else { return url.to_owned() };
+    let Some((scheme, rest)) = url.split_once("://") else {
+        // No address at all, and perhaps meant as one with a password.
+        return url.rfind('@').map_or_else(|| url.to_owned(), |at| format!("…{}", &url[at..]));
+    };
     let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
     match rest[..end].rfind('@') {
         Some(at) => format!("{scheme}://{}", &rest[at + 1..]),
@@ -101,6 +104,8 @@ fn without_user(url: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     fn parse(url: &str) -> Result<Address, Error> {
@@ -134,8 +139,10 @@ mod tests {
 
     #[test]
     fn a_password_is_refused_and_not_repeated() {
-        let error = parse("https://ada:secret@jobs.example/x").expect_err("refused").to_string();
-        assert!(!error.contains("secret") && error.contains("jobs.example"), "{error}");
+        for url in ["https://ada:secret@jobs.example/x", "http:ada:secret@jobs.example"] {
+            let error = parse(url).expect_err("refused").to_string();
+            assert!(!error.contains("secret") && error.contains("jobs.example"), "{error}");
+        }
     }
 
     #[test]
@@ -179,6 +186,25 @@ mod tests {
         {
             assert!(matches!(parse(other), Err(Error::Unencrypted(_))), "{other}");
             assert!(Address::parse(other, true).is_ok(), "{other}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_breaks_the_parser_and_no_secret_is_sent_unencrypted(
+            text in "((https?|ftp|)(://|:|)(ada:secret@|)[a-z0-9.\\[\\]:-]{0,20}(/[a-z%]{0,6}|)(\\?a=b|)|\\PC{0,40})",
+        ) {
+            match parse(&text) {
+                Ok(address) => {
+                    prop_assert!(address.is_tls || is_loopback(&address.host), "{text:?}");
+                    prop_assert!(!address.authority.contains('@') && !address.host.is_empty(), "{text:?}");
+                    prop_assert!(address.path("/v1").parse::<Uri>().is_ok(), "{text:?}");
+                    // What people read is an address again.
+                    let again = parse(&address.to_text());
+                    prop_assert!(again.is_ok_and(|again| again.to_text() == address.to_text()), "{text:?}");
+                }
+                Err(error) => prop_assert!(!error.to_string().contains("secret@"), "{error}"),
+            }
         }
     }
 }

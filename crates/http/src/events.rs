@@ -112,6 +112,8 @@ impl Parser {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     fn parse(chunks: &[&str]) -> Vec<Event> {
@@ -139,5 +141,51 @@ mod tests {
         let mut parser = Parser::default();
         assert!(parser.feed(&vec![b'x'; MAX_EVENT]));
         assert!(!parser.feed(b"x"));
+    }
+
+    /// What streams consist of, and anything else.
+    fn piece() -> impl Strategy<Value = Vec<u8>> {
+        prop_oneof![
+            prop::sample::select(vec![
+                "data: x",
+                "data:",
+                "event: job",
+                "id: a-1",
+                ":",
+                "\r",
+                "\n",
+                "\n\n",
+                "\r\n",
+                "retry: 1",
+                "é"
+            ])
+            .prop_map(|text| text.as_bytes().to_vec()),
+            prop::collection::vec(any::<u8>(), 0..6),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_parsed_alike_however_they_are_cut(pieces in prop::collection::vec(piece(), 0..30), cut in 1_usize..7) {
+            let bytes = pieces.concat();
+            let (mut whole, mut parts) = (Parser::default(), Parser::default());
+            prop_assert!(whole.feed(&bytes));
+            prop_assert!(bytes.chunks(cut).all(|chunk| parts.feed(chunk)));
+            prop_assert_eq!(&whole.events, &parts.events);
+            for event in &whole.events {
+                prop_assert!(!event.event.is_empty() && !event.event.contains(['\r', '\n']));
+                prop_assert!(!event.data.contains('\r'));
+            }
+        }
+
+        #[test]
+        fn events_are_read_as_they_were_written(data in "[^\r]{0,60}", name in "[a-z]{1,8}", id in "[0-9a-f]{1,8}-[0-9]{1,5}") {
+            let lines: String = data.split('\n').map(|line| format!("data: {line}\n")).collect();
+            let mut parser = Parser::default();
+            let sent = format!("id: {id}\nevent: {name}\n{lines}\n");
+            prop_assert!(parser.feed(sent.as_bytes()));
+            let expected = Event { event: name, data, id: Some(id) };
+            prop_assert_eq!(parser.events.pop_front(), Some(expected));
+        }
     }
 }

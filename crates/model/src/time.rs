@@ -119,6 +119,8 @@ impl<'de> Deserialize<'de> for Time {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     #[test]
@@ -145,5 +147,22 @@ mod tests {
             assert_eq!(beyond.to_string().parse(), Ok(beyond), "{beyond}");
         }
         assert!("tomorrow".parse::<Time>().unwrap_err().contains("2026-11-15T08:00:00Z"));
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_breaks_the_parser_of_times(text in "([0-9]{1,5}-[0-9]{1,2}-[0-9]{1,2}[Tt ]?[0-9:.]{0,16}(Z|[+-][0-9:]{0,5}|\\[[A-Za-z/]{0,12}\\]|)|-?[0-9]{0,22}us|\\PC{0,30})") {
+            if let Ok(time) = text.parse::<Time>() {
+                prop_assert_eq!(time.to_string().parse::<Time>(), Ok(time), "{}", text);
+            }
+        }
+
+        #[test]
+        fn every_time_is_read_as_it_was_written_and_nothing_overflows(micros in any::<i64>(), span in any::<u64>()) {
+            let time = Time(micros);
+            prop_assert_eq!(time.to_string().parse::<Time>(), Ok(time));
+            let span = Duration::from_micros(span);
+            prop_assert!(time - span <= time && time.min(Time::MAX) <= time + span);
+        }
     }
 }

@@ -127,17 +127,13 @@ impl Items {
                 "{position:?} is not a position among children; use one that a previous page returned"
             ))
         };
-        let mut parts = position.split('/');
-        let mut part = || parts.next().ok_or_else(wrong);
-        let number: i64 = part()?.parse().map_err(|_| wrong())?;
-        let pass: usize = part()?.parse().map_err(|_| wrong())?;
-        let row: JobId = part()?.parse().map_err(|_| wrong())?;
-        let index: usize = part()?.parse().map_err(|_| wrong())?;
+        let (number, pass, row, index) = parse_position(position).ok_or_else(wrong)?;
         let branch = self.branches.iter().position(|branch| branch.number.0 == number).ok_or_else(wrong)?;
         if pass >= self.passes.len() {
             return Err(wrong());
         }
-        self.at = ReadPosition { branch, pass, after: before(row), begun: Some((row, index + 1)) };
+        self.at =
+            ReadPosition { branch, pass, after: before(row), begun: Some((row, index.saturating_add(1))) };
         Ok(self)
     }
 
@@ -287,5 +283,38 @@ pub(crate) fn branches_named(
     match named.is_empty() {
         true => Err(Error::NoSuchBranch { job, branch: name.to_owned(), known }),
         false => Ok(named),
+    }
+}
+
+/// The parts of a position: the number of a branch, a pass, a row, and an item of the row.
+fn parse_position(text: &str) -> Option<(i64, usize, JobId, usize)> {
+    let mut parts = text.split('/');
+    let mut part = || parts.next();
+    let position =
+        (part()?.parse().ok()?, part()?.parse().ok()?, part()?.parse().ok()?, part()?.parse().ok()?);
+    parts.next().is_none().then_some(position)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn no_text_breaks_the_parser_of_positions(text in "(-?[0-9]{0,21}/){0,3}([0-9a-f-]{36}/)?[0-9]{0,21}|\\PC{0,40}") {
+            if let Some((number, pass, row, index)) = parse_position(&text) {
+                let again = format!("{number}/{pass}/{row}/{index}");
+                prop_assert_eq!(parse_position(&again), Some((number, pass, row, index)), "{}", text);
+                let _ = before(row);
+            }
+        }
+
+        #[test]
+        fn every_position_is_parsed(number in any::<i64>(), pass in any::<usize>(), row in any::<(u32, u64)>(), index in any::<usize>()) {
+            let row = JobId::from_parts(u64::from(row.0), 1, row.1);
+            prop_assert_eq!(parse_position(&format!("{number}/{pass}/{row}/{index}")), Some((number, pass, row, index)));
+        }
     }
 }

@@ -38,6 +38,15 @@ pub fn duration(duration: Duration) -> String {
     }
 }
 
+/// A span of a setting, exact to the second, as it is written there: `1h`, `1h30m`, `10m`.
+pub fn span(span: Duration) -> String {
+    let seconds = span.as_secs();
+    let units = [(seconds / 3_600, "h"), (seconds / 60 % 60, "m"), (seconds % 60, "s")];
+    let parts: String =
+        units.iter().filter(|(count, _)| *count > 0).map(|(count, unit)| format!("{count}{unit}")).collect();
+    if parts.is_empty() { duration(span) } else { parts }
+}
+
 /// How long before or after `now` a time is: `3m ago`, `in 10m`.
 pub fn relative(at: Time, now: Time) -> String {
     if at > now {
@@ -121,6 +130,8 @@ pub fn parse_duration(text: &str) -> Result<Duration, String> {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     #[test]
@@ -145,10 +156,36 @@ mod tests {
     }
 
     #[test]
+    fn spans_of_settings_are_exact() {
+        let seconds = [0, 45, 90, 600, 3_600, 5_400, 86_400];
+        let spans = seconds.map(|seconds| span(Duration::from_secs(seconds)));
+        assert_eq!(spans, ["0s", "45s", "1m30s", "10m", "1h", "1h30m", "24h"]);
+        assert_eq!(span(Duration::from_millis(250)), "250ms");
+    }
+
+    #[test]
     fn numbers_have_commas_and_sizes_a_unit() {
         assert_eq!([0, 999, 1_000, 1_234_567].map(thousands), ["0", "999", "1,000", "1,234,567"]);
         assert_eq!((counted(1, "child", "children"), jobs(2_000)), ("1 child".into(), "2,000 jobs".into()));
         assert_eq!([17, 2_048, 3 << 20].map(bytes), ["17 bytes", "2 KiB", "3 MiB"]);
         assert_eq!(bytes(3 << 29), "1.5 GiB");
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_breaks_the_parser_of_durations(text in "(([0-9]{0,22}(\\.[0-9]{0,4})?(ms|us|s|m|h|d|w|[a-z]{0,3}) ?){0,4}|\\PC{0,20})") {
+            match parse_duration(&text) {
+                Ok(span) => prop_assert!(span.as_micros() <= 6_400_000_000_000_000, "{text}: {span:?}"),
+                Err(why) => prop_assert!(why.contains(&format!("{text:?}")), "{why}"),
+            }
+        }
+
+        #[test]
+        fn a_duration_is_read_as_it_is_written(seconds in 0_u64..1_000_000_000) {
+            let span = Duration::from_secs(seconds);
+            // Long ones are written in their largest units.
+            let read = parse_duration(&duration(span)).expect("a duration");
+            prop_assert!(read.abs_diff(span) <= span / 10, "{} is read as {read:?}", duration(span));
+        }
     }
 }

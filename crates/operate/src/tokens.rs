@@ -150,6 +150,8 @@ pub(crate) fn hex(bytes: &[u8]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     #[test]
@@ -163,5 +165,22 @@ mod tests {
         }
         assert_eq!(parse("windlass_0a_' or 1=1"), None);
         assert_eq!(hex(&[0, 171]), "00ab");
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_breaks_the_parser_of_tokens(text in "((windlass|Windlass|)_?[0-9a-fA-Fg]{0,18}_?[0-9a-f_]{0,70}|\\PC{0,40})") {
+            if let Some((id, secret)) = parse(&text) {
+                prop_assert_eq!(&format!("{PREFIX}_{id}_{secret}"), &text);
+                prop_assert!(!id.is_empty() && !secret.is_empty());
+            }
+        }
+
+        #[test]
+        fn every_token_is_parsed(id in any::<[u8; 8]>(), secret in any::<[u8; 32]>()) {
+            let (id, secret) = (hex(&id), hex(&secret));
+            let text = format!("{PREFIX}_{id}_{secret}");
+            prop_assert_eq!(parse(&text), Some((id.as_str(), secret.as_str())));
+        }
     }
 }

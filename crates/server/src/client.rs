@@ -132,6 +132,9 @@ pub(crate) fn check_origin(host: &Authority, is_secure: bool, headers: &HeaderMa
 
 #[cfg(test)]
 mod tests {
+    use axum::http::HeaderValue;
+    use proptest::prelude::*;
+
     use super::*;
 
     fn headers(list: &[(&'static str, &'static str)]) -> HeaderMap {
@@ -241,5 +244,55 @@ mod tests {
         assert!(check_not_forwarded(&local, &HeaderMap::new()).is_ok());
         let proxied = settings("127.0.0.1:7077", &[], &["127.0.0.1"]);
         assert!(check_not_forwarded(&proxied, &forwarded).is_ok());
+    }
+
+    /// Texts that look like hosts, addresses and origins, and any others.
+    fn host_text() -> impl Strategy<Value = String> {
+        prop_oneof![
+            "(http://|https://|null|)(localhost|127\\.0\\.0\\.1|\\[::1\\]|evil\\.example|jobs\\.example|a@localhost)(:[0-9]{0,6}|)",
+            "[0-9a-fA-F.:\\[\\]@%,/ -]{0,40}",
+            "\\PC{0,40}",
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn no_host_or_origin_of_a_stranger_is_accepted(host in host_text(), origin in host_text()) {
+            let local = settings("127.0.0.1:7077", &["jobs.example"], &[]);
+            let (Ok(sent), Ok(page)) = (HeaderValue::from_str(&host), HeaderValue::from_str(&origin)) else {
+                return Ok(());
+            };
+            let mut headers = HeaderMap::new();
+            headers.insert(header::HOST, sent);
+            let Ok(own) = check_host(&local, &Uri::from_static("/v1/jobs"), &headers) else { return Ok(()) };
+            // An accepted host is written as one of the server's own names, with a port or without.
+            let name = own.host().trim_start_matches('[').trim_end_matches(']').to_lowercase();
+            let is_address = name.parse::<IpAddr>().is_ok_and(|address| address.is_loopback());
+            prop_assert!(is_address || name == "localhost" || name == "jobs.example", "{host:?}");
+            prop_assert!(!host.contains('@') && host.to_lowercase().contains(&name), "{host:?}");
+            headers.insert(header::ORIGIN, page);
+            if check_origin(&own, false, &headers).is_ok() {
+                prop_assert_eq!(origin.to_lowercase(), format!("http://{own}").to_lowercase());
+            }
+        }
+
+        #[test]
+        fn a_client_is_its_peer_or_what_a_trusted_proxy_names(
+            lists in prop::collection::vec("([0-9]{1,3}\\.[0-9]{1,3}\\.[0-9]{1,3}\\.[0-9]{1,3}|::[0-9a-f]{1,4}|junk|)(, ?[0-9.]{0,15}){0,3}", 0..3),
+            peer in any::<[u8; 4]>(),
+        ) {
+            let mut headers = HeaderMap::new();
+            for list in &lists {
+                headers.append(X_FORWARDED_FOR, HeaderValue::from_str(list).expect("a value"));
+            }
+            let peer = SocketAddr::from((peer, 1));
+            let plain = settings("127.0.0.1:7077", &[], &[]);
+            prop_assert_eq!(client(&plain, peer, false, &headers).address, peer.ip());
+            let proxied = settings("127.0.0.1:7077", &[], &["0.0.0.0/1", "::/8"]);
+            let found = client(&proxied, peer, false, &headers).address;
+            let named = lists.iter().flat_map(|list| list.split(',')).filter_map(|text| text.trim().parse::<IpAddr>().ok());
+            let named: Vec<IpAddr> = named.map(|address| address.to_canonical()).collect();
+            prop_assert!(found == peer.ip() || named.contains(&found), "{found} is in none of {lists:?}");
+        }
     }
 }

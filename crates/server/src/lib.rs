@@ -3,7 +3,7 @@
 //! [`Server::bind`] checks the [`Settings`] and listens, [`Server::run`] answers until it is stopped. In reading order: `settings`;
 //! `listener` accepts connections; `server` is the path of a request, which asks `client` where it comes from, `rate` whether there are
 //! too many, and `access` who sends it; `logins` limits attempts to log in; `routes` has the answers, over the values of `windlass::operate`; `input` declares what
-//! requests contain, and `openapi` describes all of it; `events` streams changes, `progress` what long operations do; `alerts` evaluates rules and posts messages; `worker` is what the
+//! requests contain, `answers` what answers do, and `openapi` describes all of it; `events` streams changes, `progress` what long operations do; `alerts` evaluates rules and posts messages; `worker` is what the
 //! server knows of workers on other hosts, which speak the protocol of the crate `windlass-remote`; `error` makes status codes.
 //!
 //! What always holds: a request is answered only if its `Host` is this server's, its `Origin` is the same or none, and its sender may
@@ -12,6 +12,7 @@
 
 mod access;
 mod alerts;
+mod answers;
 mod call;
 mod client;
 mod error;
@@ -31,7 +32,7 @@ mod tls;
 mod worker;
 
 pub use alerts::{
-    AlertSettings,
+    alert_loop::AlertSettings,
     webhook::{Webhook, Webhooks},
 };
 pub use listener::Server;

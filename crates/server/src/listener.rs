@@ -21,10 +21,10 @@ use tokio::{
     time::Sleep,
 };
 use tokio_rustls::TlsAcceptor;
-use windlass::Engine;
+use windlass::{Engine, operate::alerts::Rule};
 
 use crate::{
-    alerts::{AlertLoop, link},
+    alerts::{alert_loop::AlertLoop, link},
     server::{Peer, Shared, router},
     settings::{Settings, StartError},
     tls,
@@ -47,6 +47,7 @@ impl Server {
     /// Listens at the address of the settings. Refuses to start where others could do what they want: see [`StartError`].
     pub async fn bind(engine: Engine, settings: Settings) -> Result<Server, StartError> {
         let tls = settings.tls.as_ref().map(tls::acceptor).transpose()?;
+        settings.alerts.as_ref().map_or(Ok(()), |alerts| Rule::check_all(&alerts.rules))?;
         if settings.needs_login() && !anybody_may_log_in(&engine).await? {
             return Err(StartError::NoLogins(settings.listen));
         }

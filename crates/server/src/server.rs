@@ -278,7 +278,12 @@ async fn answer(shared: &Arc<Shared>, route: &Route, request: Request) -> Answer
         }
     };
     let author = Some(principal.author.clone());
-    (author, run(shared, route, principal, client, request).await)
+    let answered = run(shared, route, principal, client, request).await;
+    #[cfg(feature = "check-answers")]
+    if let Ok(reply) = &answered {
+        crate::answers::check::reply(route, reply);
+    }
+    (author, answered)
 }
 
 /// Finds out who sends a request: the bearer of a token, or on pages also whoever is logged in.

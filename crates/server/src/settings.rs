@@ -7,7 +7,9 @@ use std::{
     time::Duration,
 };
 
-use crate::alerts::AlertSettings;
+use windlass::model::Invalid;
+
+use crate::alerts::alert_loop::AlertSettings;
 
 /// Settings of a server. [`Settings::default`] listens on loopback, for this machine alone.
 #[derive(Clone, Debug)]
@@ -158,6 +160,9 @@ pub enum StartError {
     /// The certificate or the key cannot be used.
     #[error("TLS cannot be set up: {0}")]
     Tls(String),
+    /// An alert rule cannot be evaluated.
+    #[error(transparent)]
+    Alerts(#[from] Invalid),
     /// The store failed.
     #[error(transparent)]
     Store(#[from] windlass::Error),
@@ -165,7 +170,27 @@ pub enum StartError {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
+
+    proptest! {
+        #[test]
+        fn no_text_breaks_the_parser_of_networks(text in "([0-9a-f.:]{0,20}/?[0-9]{0,4}|\\PC{0,20})") {
+            if let Ok(network) = text.parse::<Network>() {
+                prop_assert!(network.contains(network.address), "{text}");
+            }
+        }
+
+        #[test]
+        fn a_network_contains_the_addresses_that_share_its_prefix(address in any::<u32>(), other in any::<u32>(), prefix in 0_u8..=32) {
+            let network: Network = format!("{}/{prefix}", std::net::Ipv4Addr::from(address)).parse().expect("a network");
+            let shares = prefix == 0 || (address ^ other) >> (32 - u32::from(prefix)) == 0;
+            prop_assert_eq!(network.contains(IpAddr::V4(other.into())), shares);
+            let mapped = std::net::Ipv4Addr::from(other).to_ipv6_mapped();
+            prop_assert_eq!(network.contains(IpAddr::V6(mapped)), shares, "an IPv4 address in IPv6 form");
+        }
+    }
 
     #[test]
     fn networks_are_parsed_and_contain_their_addresses() {

@@ -59,7 +59,10 @@ pub fn sqlite_path(url: &str) -> Option<PathBuf> {
 pub fn without_password(url: &str) -> String {
     let hidden = || {
         let (scheme, rest) = url.split_once("://")?;
-        let (user, host) = rest.split_once('@')?;
+        // A password may have any character, also those that should have been encoded.
+        let before_query = rest.split('?').next().and_then(|address| address.rfind('@'));
+        let at = before_query.or_else(|| rest.rfind('@'))?;
+        let (user, host) = (&rest[..at], &rest[at + 1..]);
         let (name, _) = user.split_once(':')?;
         Some(format!("{scheme}://{name}:…@{host}"))
     };
@@ -68,6 +71,8 @@ pub fn without_password(url: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     #[test]
@@ -102,5 +107,24 @@ mod tests {
         assert_eq!(without_password("postgres://u:secret@h/db"), "postgres://u:…@h/db");
         assert_eq!(without_password("postgres://u@h/db"), "postgres://u@h/db");
         assert_eq!(without_password("sqlite://a.db"), "sqlite://a.db");
+    }
+
+    proptest! {
+        #[test]
+        fn no_part_of_a_password_is_shown(
+            name in "[a-z]{1,5}", password in "S3[\\PC]{0,12}", host in "[a-z.]{1,8}(:[0-9]{1,5})?/[a-z]{1,5}(\\?schema=[a-z]{1,3})?",
+        ) {
+            let shown = without_password(&format!("postgres://{name}:{password}@{host}"));
+            prop_assert!(!shown.contains("S3") && shown.contains(&name), "{shown}");
+        }
+
+        #[test]
+        fn no_text_breaks_the_parser_of_addresses(url in "((sqlite|postgres|memory|)(://|:|)[a-z@:/.]{0,12}(\\?(limit_[a-z]{1,8}=?[0-9a-zA-Z]{0,8}&?){0,3})?|\\PC{0,40})") {
+            if let Ok((rest, limits)) = take_limits(&url) {
+                let (again, others) = take_limits(&rest).expect("without limits it is an address too");
+                prop_assert_eq!((again, others), (rest, Limits::default()), "{:?}", limits);
+            }
+            let _ = (sqlite_path(&url), without_password(&url));
+        }
     }
 }

@@ -228,8 +228,8 @@ pub enum AlertTarget {
 /// A change of an alert, with the message that says so.
 #[derive(Clone, PartialEq, Debug)]
 pub enum AlertChange {
-    /// The alert is now so. With [`Alert::rev`] 0 it is new, or replaces one that is resolved; a pending one then keeps when that fired
-    /// and was resolved.
+    /// The alert is now so. With [`Alert::rev`] 0 it is new, or replaces one that is resolved and was written before
+    /// [`Alert::updated_at`]; a pending one then keeps when that fired and was resolved.
     Set {
         /// The alert.
         alert: Box<Alert>,

@@ -45,11 +45,28 @@ def until(what: str, check: Callable[[], Optional[T]]) -> T:
         time.sleep(0.05)
 
 
+def private_postgres(test: unittest.TestCase) -> str:
+    """Starts a PostgreSQL server that ends with the test. Returns its address. `WINDLASS_TEST_POSTGRES` is the program that does it,
+    `private_postgres` of the crate `windlass-testpg`."""
+    command = [os.environ["WINDLASS_TEST_POSTGRES"]]
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert process.stdin is not None and process.stdout is not None
+    test.addCleanup(process.stdout.close)
+    test.addCleanup(process.wait)
+    # It ends when its input does.
+    test.addCleanup(process.stdin.close)
+    address = process.stdout.readline().strip()
+    test.assertTrue(address.startswith("postgres://"), address)
+    return address
+
+
 class ServerCase(unittest.TestCase):
     """A test with a folder, a server on a SQLite file in it, and whatever processes it starts."""
 
     #: Arguments of the server.
     serve = ["--no-work"]
+    #: The address of the store, if it is not a SQLite file in the folder.
+    store: Optional[str] = None
 
     def setUp(self) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="windlass-python-"))
@@ -70,6 +87,8 @@ class ServerCase(unittest.TestCase):
         # The package that is tested, which may be an installed one, and these tests.
         settings["PYTHONPATH"] = os.pathsep.join([str(Path(windlass.__file__).parents[1]), str(PACKAGE)])
         settings["TMPDIR"] = str(self.folder)
+        if self.store is not None:
+            settings["WINDLASS_STORE"] = self.store
         return settings
 
     def spawn(self, command: List[str]) -> "subprocess.Popen[str]":

@@ -11,7 +11,7 @@ import subprocess
 import unittest
 from typing import List
 
-from tests.integration.server import ServerCase, binary, until
+from tests.integration.server import ServerCase, binary, private_postgres, until
 from windlass import NewJob
 
 #: The slots of each worker.
@@ -59,6 +59,15 @@ class Mixed(ServerCase):
         self.assertTrue(all(shares.values()), "both work")
         # What was in the slots of a killed worker, or claimed for them, runs again.
         self.assertLessEqual(extra, 8 * SLOTS)
+
+
+@unittest.skipUnless(os.environ.get("WINDLASS_TEST_POSTGRES"), "`./test full` runs it: it starts the PostgreSQL server")
+class MixedOnPostgres(Mixed):
+    """The same with another store."""
+
+    def setUp(self) -> None:
+        self.store = private_postgres(self)
+        super().setUp()
 
 
 if __name__ == "__main__":

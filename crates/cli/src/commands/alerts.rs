@@ -5,7 +5,10 @@ use std::{process::ExitCode, time::Duration};
 use anyhow::bail;
 use windlass::{
     ControlOutcome, Time,
-    operate::alerts::{AlertRow, AlertsView, RuleView},
+    operate::{
+        alerts::{AlertRow, AlertsView, RuleView},
+        text,
+    },
     store::{AlertMute, AlertState},
 };
 
@@ -94,7 +97,7 @@ pub(crate) async fn run(args: Args, program: &Program) -> anyhow::Result<ExitCod
             let (rule, subject) = (&args.rule, args.subject.as_deref());
             let muted = client.mute_alerts(rule, subject, args.span, &args.actor).await?;
             let until = match args.span {
-                Some(span) => format!("muted for {}", durations::format(span)),
+                Some(span) => format!("muted for {}", text::span(span)),
                 None => "muted until it is unmuted".to_owned(),
             };
             outcome::print(program, "alert rule", &subject_text(rule, subject), &muted, &until)
@@ -199,15 +202,21 @@ fn render_rules(rules: &[RuleView]) -> String {
         table::Column { min_width: Some(20), ..table::column("WHEN") },
     ];
     let row = |rule: &RuleView| {
-        let hold = match rule.for_seconds {
+        let fire_after = match rule.for_seconds {
             0 => String::new(),
-            seconds => durations::format(Duration::from_secs(seconds)),
+            seconds => text::span(Duration::from_secs(seconds)),
         };
         let webhook = match (&rule.webhook, rule.muted) {
             (_, true) => "muted".to_owned(),
             (webhook, false) => webhook.clone().unwrap_or_default(),
         };
-        vec![out::plain(&rule.name), rule.severity.name().to_owned(), hold, webhook, out::plain(&rule.text)]
+        vec![
+            out::plain(&rule.name),
+            rule.severity.name().to_owned(),
+            fire_after,
+            webhook,
+            out::plain(&rule.text),
+        ]
     };
     table::render(&columns, &rules.iter().map(row).collect::<Vec<_>>(), out::width())
 }

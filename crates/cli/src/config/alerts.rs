@@ -8,7 +8,7 @@ use anyhow::{anyhow, bail};
 use toml::{Table, Value};
 use windlass::{
     model::limits::check_name,
-    operate::alerts::{Condition, Counted, Ends, Rule},
+    operate::alerts::{Condition, JobSelection, RateUnit, Rule},
 };
 
 use super::{
@@ -111,7 +111,7 @@ fn rule(number: usize, table: &Table) -> anyhow::Result<Rule> {
     let fields = Fields { path: format!("alerts.{name}"), table };
     let condition = fields.condition()?;
     let mut rule = Rule::new(name, condition);
-    rule.hold = fields.span("for")?.unwrap_or(rule.hold);
+    rule.fire_after = fields.span("for")?.unwrap_or(rule.fire_after);
     rule.clear_for = fields.span("clear_for")?.unwrap_or(rule.clear_for);
     if let Some(severity) = fields.text("severity")? {
         rule.severity = severity.parse().map_err(|why| anyhow!("`{}`: {why}", fields.at("severity")))?;
@@ -164,8 +164,9 @@ impl Fields<'_> {
             );
         };
         self.check_keys(&when, own)?;
-        let ends =
-            || -> anyhow::Result<Ends> { Ok(Ends { kind: self.text("kind")?, queue: self.text("queue")? }) };
+        let ends = || -> anyhow::Result<JobSelection> {
+            Ok(JobSelection { kind: self.text("kind")?, queue: self.text("queue")? })
+        };
         let above = || self.must("above", self.span("above")?, "\"10m\"");
         let within = || self.must("within", self.span("within")?, "\"10m\"");
         Ok(match when.as_str() {
@@ -191,11 +192,11 @@ impl Fields<'_> {
         })
     }
 
-    fn counted(&self) -> anyhow::Result<Counted> {
+    fn counted(&self) -> anyhow::Result<RateUnit> {
         match self.text("of")?.as_deref() {
-            None => Ok(Counted::default()),
-            Some("attempts") => Ok(Counted::Attempts),
-            Some("jobs") => Ok(Counted::Jobs),
+            None => Ok(RateUnit::default()),
+            Some("attempts") => Ok(RateUnit::Attempts),
+            Some("jobs") => Ok(RateUnit::Jobs),
             Some(other) => bail!("`{}` is {other:?}, and must be \"attempts\" or \"jobs\"", self.at("of")),
         }
     }
@@ -293,7 +294,7 @@ mod tests {
         let rules = settings.rules();
         let when = Condition::OldestReady { queue: Some("mail".into()), above: minutes(10) };
         let expected = Rule {
-            hold: minutes(2),
+            fire_after: minutes(2),
             clear_for: minutes(3),
             severity: Severity::Bad,
             webhook: Some("ops".into()),
@@ -302,8 +303,8 @@ mod tests {
         };
         assert_eq!(rules[0], expected);
         let when = Condition::ErrorRate {
-            of: Ends::default(),
-            count: Counted::Jobs,
+            of: JobSelection::default(),
+            count: RateUnit::Jobs,
             percent: 20,
             at_least: 7,
             within: minutes(60),

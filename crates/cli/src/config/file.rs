@@ -225,6 +225,8 @@ fn count(key: &str, value: &Value) -> anyhow::Result<usize> {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     /// The TOML blocks of a page.
@@ -286,5 +288,21 @@ mod tests {
         assert!(
             error("server = 3").contains("[server]") && error("allow_http = 1").contains("true or false")
         );
+    }
+
+    proptest! {
+        #[test]
+        fn no_file_breaks_the_parser(
+            lines in prop::collection::vec(
+                (prop::sample::select(KEYS.iter().chain(&SERVER_KEYS).chain(&POOL_KEYS).chain(&RETENTION_KEYS).copied().collect::<Vec<_>>()),
+                 "(-?[0-9]{1,20}|'[0-9a-z]{0,6}'|true|\\[('a',?){0,2}\\]|\\{ a = 1 \\}|1e[0-9]{1,3}|nan|2026-11-15|\\PC{0,10})",
+                 prop::sample::select(vec!["", "[queues.mail]\n", "[server]\n", "[retention]\n", "[limits]\n", "[[queues]]\n"])),
+                0..5),
+        ) {
+            let text: String = lines.iter().map(|(key, value, table)| format!("{table}{key} = {value}\n")).collect();
+            if let Err(error) = parse(&text) {
+                prop_assert!(!error.to_string().is_empty());
+            }
+        }
     }
 }

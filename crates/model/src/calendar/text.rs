@@ -84,6 +84,8 @@ fn parse_step(text: &str, step: &str) -> Result<Calendar, Invalid> {
 
 #[cfg(test)]
 mod tests {
+    use proptest::{prelude::*, string::string_regex};
+
     use super::*;
 
     #[test]
@@ -126,6 +128,33 @@ mod tests {
         ] {
             let error = text.parse::<Calendar>().expect_err(text).to_string();
             assert!(error.contains(expected), "{text}: {error}");
+        }
+    }
+
+    /// Texts that look like calendars, and any others.
+    fn calendar_text() -> impl Strategy<Value = String> {
+        let field =
+            "([0-9]{1,3}|\\*|[0-9]{1,2}-[0-9]{1,2}|[0-9]{1,2}/[0-9]{1,2}|mon|L|[0-9]L|15W|[a-z#,/-]{1,4})";
+        let cron = format!("{field}( {field}){{0,5}}( in (Europe/Berlin|UTC|[A-Za-z/]{{0,10}}))?");
+        prop_oneof![
+            string_regex(&cron).expect("a pattern"),
+            "[eE]very ([0-9]{0,12} ?)?(s|m|h|days?|weeks?|months?|years?|[a-z]{0,6})( in (Europe/Berlin|Asia/Kathmandu|[A-Z]{0,4}))?( from [0-9]{1,5}-[0-9]{2}-[0-9]{2}T[0-9:]{0,8}Z)?",
+            "@[a-z]{0,8}( in [A-Za-z/]{0,8})?",
+            "\\PC{0,40}",
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_breaks_the_parser_of_calendars(text in calendar_text(), from in any::<i64>()) {
+            if let Ok(calendar) = text.parse::<Calendar>() {
+                prop_assert_eq!(calendar.to_string().parse::<Calendar>(), Ok(calendar.clone()), "{}", text);
+                for from in [Time(from), Time(from % 4_102_444_800_000_000)] {
+                    if let Some(tick) = calendar.first_at_or_after(from) {
+                        prop_assert!(tick >= from, "{text}: {tick} is before {from}");
+                    }
+                }
+            }
         }
     }
 }

@@ -20,7 +20,7 @@ type Boxed = Box<dyn Error + Send + Sync>;
 struct Conversion {
     of_box: fn(Boxed) -> Result<Failure, Boxed>,
     #[cfg(feature = "anyhow")]
-    of_anyhow: fn(anyhow::Error) -> Result<contexts::Inside, anyhow::Error>,
+    of_anyhow: contexts::Take,
 }
 
 /// The types that are registered, each once.
@@ -73,15 +73,15 @@ fn conversions() -> Vec<Conversion> {
 
 impl From<Boxed> for Failure {
     /// A `Failure` inside, or an error of a registered type, decides what follows. Any other error is worth another attempt.
-    fn from(error: Boxed) -> Failure {
-        let mut inside = Err(error);
+    fn from(mut error: Boxed) -> Failure {
         for conversion in conversions() {
-            inside = inside.or_else(conversion.of_box);
+            error = match (conversion.of_box)(error) {
+                Ok(failure) => return failure,
+                Err(other) => other,
+            };
         }
-        inside.unwrap_or_else(|error| {
-            report(&*error);
-            Failure::of_error(&*error)
-        })
+        report(&*error);
+        Failure::of_error(&*error)
     }
 }
 
@@ -144,6 +144,17 @@ mod contexts {
         text: String,
     }
 
+    /// Takes an error of one type out of an `anyhow::Error`, or returns that.
+    pub(super) type Take = fn(anyhow::Error) -> Result<Inside, anyhow::Error>;
+
+    impl Inside {
+        /// The failure, its message after the contexts in the text of the whole error.
+        fn after_contexts(self, shown: &str) -> Failure {
+            let contexts = shown.rfind(&self.text).map_or("", |at| &shown[..at]);
+            Failure { message: format!("{contexts}{}", self.failure.message), ..self.failure }
+        }
+    }
+
     pub(super) fn take<E: Into<Failure> + Display + Debug + Send + Sync + 'static>(
         error: anyhow::Error,
     ) -> Result<Inside, anyhow::Error> {
@@ -153,26 +164,21 @@ mod contexts {
     impl From<anyhow::Error> for Failure {
         /// A `Failure` inside, or an error of a registered type, decides what follows; its message follows the contexts of the error.
         /// Any other error is worth another attempt.
-        fn from(error: anyhow::Error) -> Failure {
+        fn from(mut error: anyhow::Error) -> Failure {
             let shown = format!("{error:#}");
-            let mut inside = Err(error);
-            for conversion in conversions() {
-                inside = inside.or_else(conversion.of_anyhow);
+            let own = conversions().into_iter().map(|conversion| conversion.of_anyhow);
+            for take in own.chain([take::<Boxed> as Take]) {
+                error = match take(error) {
+                    Ok(inside) => return inside.after_contexts(&shown),
+                    Err(other) => other,
+                };
             }
-            match inside.or_else(take::<Boxed>) {
-                Ok(Inside { failure, text }) => {
-                    let contexts = shown.rfind(&text).map_or("", |at| &shown[..at]);
-                    Failure { message: format!("{contexts}{}", failure.message), ..failure }
-                }
-                Err(error) => {
-                    // Below its contexts, which are errors to `anyhow`.
-                    let is_context = |cause: &&(dyn std::error::Error + 'static)| {
-                        format!("{cause:?}").starts_with("Error { context: ") && cause.source().is_some()
-                    };
-                    error.chain().find(|cause| !is_context(cause)).into_iter().for_each(report);
-                    Failure::of_error(error.as_ref())
-                }
-            }
+            // Below its contexts, which are errors to `anyhow`.
+            let is_context = |cause: &&(dyn std::error::Error + 'static)| {
+                format!("{cause:?}").starts_with("Error { context: ") && cause.source().is_some()
+            };
+            error.chain().find(|cause| !is_context(cause)).into_iter().for_each(report);
+            Failure::of_error(error.as_ref())
         }
     }
 }

@@ -7,8 +7,8 @@ use windlass_store::{AlertTarget, BranchHealth};
 
 use super::{
     Rule,
-    rule::{Condition, Counted, Ends},
-    snapshot::{BranchSeen, EndedOf, ScheduleSeen, Snapshot},
+    rule::{Condition, JobSelection, RateUnit},
+    snapshot::{EndedOfKind, ObservedBranch, ObservedSchedule, Snapshot},
 };
 use crate::{
     doctor::{is_blocked, pending},
@@ -51,7 +51,7 @@ fn findings(rule: &Rule, snapshot: &Snapshot) -> Vec<Finding> {
             snapshot.branches.iter().filter_map(|seen| stuck(rule, seen, *above, snapshot.now)).collect()
         }
         Condition::ScheduleMissed { schedule, within } => {
-            let is_meant = |seen: &&ScheduleSeen| schedule.as_ref().is_none_or(|name| *name == seen.name);
+            let is_meant = |seen: &&ObservedSchedule| schedule.as_ref().is_none_or(|name| *name == seen.name);
             let schedules = snapshot.schedules.iter().filter(is_meant);
             schedules.filter_map(|seen| missed(rule, seen, *within, snapshot.now)).collect()
         }
@@ -87,7 +87,7 @@ fn oldest_ready(rule: &Rule, snapshot: &Snapshot, only: Option<&str>, above: Dur
             let (name, waits) = (&queue.name, text::duration(waits));
             let text = format!(
                 "the oldest ready job of queue {name} has waited for {waits}, longer than {}",
-                text::duration(above)
+                text::span(above)
             );
             Finding::new(rule, name, waits, text, AlertTarget::Queue { queue: name.clone() })
         })
@@ -96,8 +96,8 @@ fn oldest_ready(rule: &Rule, snapshot: &Snapshot, only: Option<&str>, above: Dur
 }
 
 /// What ended per kind within a span, of the ends that count.
-fn ended<'a>(snapshot: &'a Snapshot, of: &Ends, within: Duration) -> BTreeMap<&'a str, EndedOf> {
-    let mut by_kind: BTreeMap<&str, EndedOf> = BTreeMap::new();
+fn ended<'a>(snapshot: &'a Snapshot, of: &JobSelection, within: Duration) -> BTreeMap<&'a str, EndedOfKind> {
+    let mut by_kind: BTreeMap<&str, EndedOfKind> = BTreeMap::new();
     let rows = snapshot.ended.iter().filter(|(span, _)| *span == within).flat_map(|(_, rows)| rows);
     for row in rows {
         let is_meant = of.kind.as_ref().is_none_or(|kind| *kind == row.kind)
@@ -112,19 +112,25 @@ fn ended<'a>(snapshot: &'a Snapshot, of: &Ends, within: Duration) -> BTreeMap<&'
 }
 
 /// The jobs of a kind in words, and where to look at them.
-fn of_kind(kind: &str, of: &Ends) -> (String, AlertTarget) {
-    let named = Ends { kind: Some(kind.to_owned()), queue: of.queue.clone() };
+fn of_kind(kind: &str, of: &JobSelection) -> (String, AlertTarget) {
+    let named = JobSelection { kind: Some(kind.to_owned()), queue: of.queue.clone() };
     (named.to_string(), AlertTarget::Kind { kind: kind.to_owned() })
 }
 
-fn failures(rule: &Rule, snapshot: &Snapshot, of: &Ends, above: u64, within: Duration) -> Vec<Finding> {
-    let finding = |(kind, sum): (&str, EndedOf)| {
+fn failures(
+    rule: &Rule,
+    snapshot: &Snapshot,
+    of: &JobSelection,
+    above: u64,
+    within: Duration,
+) -> Vec<Finding> {
+    let finding = |(kind, sum): (&str, EndedOfKind)| {
         (sum.failed > above).then(|| {
             let (jobs, link) = of_kind(kind, of);
             let text = format!(
                 "{} of {jobs} failed within {}, more than {}",
                 text::jobs(sum.failed),
-                text::duration(within),
+                text::span(within),
                 text::thousands(above)
             );
             Finding::new(rule, kind, format!("{} failed", text::thousands(sum.failed)), text, link)
@@ -136,14 +142,14 @@ fn failures(rule: &Rule, snapshot: &Snapshot, of: &Ends, above: u64, within: Dur
 fn error_rate(
     rule: &Rule,
     kind: &str,
-    sum: &EndedOf,
-    of: &Ends,
-    count: Counted,
+    sum: &EndedOfKind,
+    of: &JobSelection,
+    count: RateUnit,
     (percent, at_least, within): (u32, u64, Duration),
 ) -> Option<Finding> {
     let failed = match count {
-        Counted::Attempts => sum.failed + sum.retried,
-        Counted::Jobs => sum.failed,
+        RateUnit::Attempts => sum.failed + sum.retried,
+        RateUnit::Jobs => sum.failed,
     };
     let all = sum.done + failed;
     if all < at_least || failed * 100 <= all * u64::from(percent) {
@@ -155,12 +161,12 @@ fn error_rate(
         "{rate} of {} {} of {jobs} failed within {}, more than {percent} %",
         text::thousands(all),
         count.name(),
-        text::duration(within)
+        text::span(within)
     );
     Some(Finding::new(rule, kind, rate, text, link))
 }
 
-fn stuck(rule: &Rule, seen: &BranchSeen, above: Duration, now: Time) -> Option<Finding> {
+fn stuck(rule: &Rule, seen: &ObservedBranch, above: Duration, now: Time) -> Option<Finding> {
     let BranchHealth { job, name, spawned, counts, .. } = &seen.branch;
     let (idle, left) = (now - seen.idle_since, pending(&seen.branch));
     let (value, text) = if is_blocked(&seen.branch) {
@@ -190,7 +196,7 @@ pub(super) fn branch_subject(branch: &BranchHealth) -> String {
     format!("{}/{}", branch.job, branch.name)
 }
 
-fn missed(rule: &Rule, seen: &ScheduleSeen, within: Duration, now: Time) -> Option<Finding> {
+fn missed(rule: &Rule, seen: &ObservedSchedule, within: Duration, now: Time) -> Option<Finding> {
     let name = &seen.name;
     let finding = |value: String, text: String| {
         let link = AlertTarget::Schedule { schedule: name.clone() };

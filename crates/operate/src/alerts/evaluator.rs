@@ -1,7 +1,7 @@
 //! One pass over all rules: reads a snapshot and the open alerts, decides, and writes what has changed.
 
 use std::{
-    collections::{BTreeMap, HashSet},
+    collections::{BTreeMap, BTreeSet, HashSet},
     sync::Arc,
 };
 
@@ -14,7 +14,7 @@ use super::{
     message::key,
     rule::Condition,
     snapshot::SnapshotReader,
-    state::{Says, Step, step},
+    state::{Announcement, Step, step},
 };
 use crate::Operator;
 
@@ -23,20 +23,20 @@ const MAX_PER_RULE: usize = 100;
 /// How many open alerts are read: those of as many rules as there may be.
 const MAX_OPEN: usize = 10_000;
 
-/// Says at which address people see the target of an alert.
-pub type LinkTo = Arc<dyn Fn(&AlertTarget) -> String + Send + Sync>;
+/// Returns the address at which people see the target of an alert.
+pub type TargetUrl = Arc<dyn Fn(&AlertTarget) -> String + Send + Sync>;
 
 /// Evaluates rules, again and again. It keeps only what makes that cheap: what is known of alerts is in the store, so that any number of
 /// evaluators with the same rules work on one store, and any of them may stop at any time.
 pub struct Evaluator {
     rules: Vec<Rule>,
-    link: Option<LinkTo>,
+    link: Option<TargetUrl>,
     reader: SnapshotReader,
 }
 
 /// What a pass did.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Passed {
+pub struct PassReport {
     /// How many alerts were open before it.
     pub open: usize,
     /// How many it changed.
@@ -49,7 +49,7 @@ pub struct Passed {
 
 impl Evaluator {
     /// An evaluator of these rules, which are valid ([`Rule::check_all`]). Messages have links if `link` is given.
-    pub fn new(rules: Vec<Rule>, link: Option<LinkTo>) -> Evaluator {
+    pub fn new(rules: Vec<Rule>, link: Option<TargetUrl>) -> Evaluator {
         Evaluator { rules, link, reader: SnapshotReader::default() }
     }
 
@@ -59,18 +59,18 @@ impl Evaluator {
     }
 
     /// Evaluates all rules once.
-    pub async fn pass(&mut self, operator: &Operator) -> Result<Passed, Error> {
+    pub async fn pass(&mut self, operator: &Operator) -> Result<PassReport, Error> {
         let open = operator.store().open_alerts(MAX_OPEN).await?;
         let branches = self.subjects_of_branches(&open);
         let snapshot = self.reader.read(operator, &self.rules, &branches).await?;
         let findings = evaluate(&self.rules, &snapshot);
         let mut plan = Plan::new(&self.rules, &open, &findings, &[], snapshot.now);
-        if plan.says_anything() {
+        if plan.announces_anything() {
             // Unless a mute keeps the message.
             let mutes = operator.store().alert_mutes(None).await?;
             plan = Plan::new(&self.rules, &open, &findings, &mutes, snapshot.now);
         }
-        let passed = Passed { open: open.len(), left_out: plan.left_out, ..Passed::default() };
+        let passed = PassReport { open: open.len(), left_out: plan.left_out, ..PassReport::default() };
         self.write(operator, plan, passed).await
     }
 
@@ -84,17 +84,24 @@ impl Evaluator {
     }
 
     /// Writes what is planned. What another evaluator has changed meanwhile is left to it.
-    async fn write(&self, operator: &Operator, plan: Plan<'_>, passed: Passed) -> Result<Passed, Error> {
+    async fn write(
+        &self,
+        operator: &Operator,
+        plan: Plan<'_>,
+        passed: PassReport,
+    ) -> Result<PassReport, Error> {
         let mut changes = Vec::new();
-        for Planned { rule, alert, step } in plan.steps {
+        for PlannedStep { rule, alert, step } in plan.steps {
             changes.push(match (step, alert) {
                 (Step::Keep, _) | (Step::Delete, None) => continue,
                 (Step::Delete, Some(Alert { rule, subject, rev, .. })) => {
                     AlertChange::Delete { rule: rule.clone(), subject: subject.clone(), rev: *rev }
                 }
-                (Step::Set { alert, says }, _) => {
-                    let message = match (rule, says) {
-                        (Some(rule), Some(says)) => self.message(operator, rule, &alert, says)?,
+                (Step::Set { alert, announcement }, _) => {
+                    let message = match (rule, announcement) {
+                        (Some(rule), Some(announcement)) => {
+                            self.message(operator, rule, &alert, announcement)?
+                        }
                         _ => None,
                     };
                     AlertChange::Set { alert, message: message.map(Box::new) }
@@ -122,11 +129,11 @@ impl Evaluator {
         operator: &Operator,
         rule: &Rule,
         alert: &Alert,
-        says: Says,
+        announcement: Announcement,
     ) -> Result<Option<NewJob>, Error> {
         let url = self.link.as_ref().map(|link| link(&alert.target));
-        let message = AlertMessage::about(rule, alert, says, url);
-        message.map(|message| message.job(operator, Some(key(alert, says)))).transpose()
+        let message = AlertMessage::about(rule, alert, announcement, url);
+        message.map(|message| message.job(operator, Some(key(alert, announcement)))).transpose()
     }
 }
 
@@ -144,18 +151,15 @@ fn log(change: &AlertChange) {
 /// What becomes of all alerts.
 struct Plan<'a> {
     /// By rule and subject, so that all evaluators write in one order.
-    steps: Vec<Planned<'a>>,
+    steps: Vec<PlannedStep<'a>>,
     left_out: usize,
 }
 
-struct Planned<'a> {
+struct PlannedStep<'a> {
     rule: Option<&'a Rule>,
     alert: Option<&'a Alert>,
     step: Step,
 }
-
-/// The alert of a subject that is kept, and what was found of it now.
-type AlertAndFinding<'a, 'f> = (Option<&'a Alert>, Option<&'f Finding>);
 
 impl<'a> Plan<'a> {
     fn new(
@@ -165,19 +169,21 @@ impl<'a> Plan<'a> {
         mutes: &[AlertMute],
         now: Time,
     ) -> Plan<'a> {
-        let mut subjects: BTreeMap<(&str, &str), AlertAndFinding<'a, '_>> = BTreeMap::new();
-        for alert in open {
-            subjects.insert((&alert.rule, &alert.subject), (Some(alert), None));
-        }
-        for finding in findings {
-            subjects.entry((&finding.rule, &finding.subject)).or_default().1 = Some(finding);
-        }
+        let known: BTreeMap<(&str, &str), &'a Alert> =
+            open.iter().map(|alert| ((alert.rule.as_str(), alert.subject.as_str()), alert)).collect();
+        let found: BTreeMap<(&str, &str), &Finding> = findings
+            .iter()
+            .map(|finding| ((finding.rule.as_str(), finding.subject.as_str()), finding))
+            .collect();
+        let subjects: BTreeSet<(&str, &str)> = known.keys().chain(found.keys()).copied().collect();
         let mut per_rule: BTreeMap<&str, usize> = BTreeMap::new();
         for alert in open {
             *per_rule.entry(&alert.rule).or_default() += 1;
         }
         let (mut steps, mut left_out) = (Vec::new(), 0);
-        for ((name, subject), (alert, finding)) in subjects {
+        for (name, subject) in subjects {
+            let (alert, finding) =
+                (known.get(&(name, subject)).copied(), found.get(&(name, subject)).copied());
             if alert.is_none() {
                 let open = per_rule.entry(name).or_default();
                 if *open >= MAX_PER_RULE {
@@ -188,13 +194,13 @@ impl<'a> Plan<'a> {
             }
             let rule = rules.iter().find(|rule| rule.name == name);
             let is_muted = mutes.iter().any(|mute| mute.applies(name, subject, now));
-            steps.push(Planned { rule, alert, step: step(rule, alert, finding, is_muted, now) });
+            steps.push(PlannedStep { rule, alert, step: step(rule, alert, finding, is_muted, now) });
         }
         Plan { steps, left_out }
     }
 
-    fn says_anything(&self) -> bool {
-        self.steps.iter().any(|planned| matches!(planned.step, Step::Set { says: Some(_), .. }))
+    fn announces_anything(&self) -> bool {
+        self.steps.iter().any(|planned| matches!(planned.step, Step::Set { announcement: Some(_), .. }))
     }
 }
 
@@ -220,7 +226,7 @@ mod tests {
 
     /// Writes a plan as the store does.
     fn written(plan: Plan<'_>) -> Vec<Alert> {
-        let alert = |planned: Planned<'_>| match planned.step {
+        let alert = |planned: PlannedStep<'_>| match planned.step {
             Step::Set { alert, .. } => Some(*alert),
             Step::Keep => planned.alert.cloned(),
             Step::Delete => None,
@@ -248,7 +254,7 @@ mod tests {
         let rules = rules();
         let findings = [finding("b", 1), finding("a", 2), finding("a", 1)];
         let plan = Plan::new(&rules, &[], &findings, &[], NOW);
-        assert!(plan.says_anything());
+        assert!(plan.announces_anything());
         let open = written(plan);
         let names: Vec<_> = open.iter().map(|alert| (alert.rule.as_str(), alert.subject.as_str())).collect();
         assert_eq!(names, [("a", "0001"), ("a", "0002"), ("b", "0001")]);
@@ -267,11 +273,11 @@ mod tests {
             note: None,
         };
         let plan = Plan::new(&rules, &[], &findings, std::slice::from_ref(&mute), NOW);
-        let says: Vec<bool> = plan
+        let announced: Vec<bool> = plan
             .steps
             .iter()
-            .map(|planned| matches!(planned.step, Step::Set { says: Some(_), .. }))
+            .map(|planned| matches!(planned.step, Step::Set { announcement: Some(_), .. }))
             .collect();
-        assert_eq!(says, [false, true]);
+        assert_eq!(announced, [false, true]);
     }
 }

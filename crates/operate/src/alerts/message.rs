@@ -5,7 +5,7 @@ use windlass_model::{NewJob, Payload, Time};
 use windlass_store::{ALERT_KIND, ALERT_QUEUE, Alert, Severity};
 use windlass_workflow::Error;
 
-use super::{Rule, state::Says};
+use super::{Rule, state::Announcement};
 use crate::Operator;
 
 /// The input of a job that posts a message. It names the webhook; only workers know its address and its secret.
@@ -40,12 +40,17 @@ pub struct AlertBody {
 
 impl AlertMessage {
     /// The message about an alert; `None` if its rule names no webhook.
-    pub(super) fn about(rule: &Rule, alert: &Alert, says: Says, url: Option<String>) -> Option<AlertMessage> {
+    pub(super) fn about(
+        rule: &Rule,
+        alert: &Alert,
+        announcement: Announcement,
+        url: Option<String>,
+    ) -> Option<AlertMessage> {
         let body = AlertBody {
             rule: alert.rule.clone(),
             subject: alert.subject.clone(),
             severity: alert.severity,
-            state: says.name().into(),
+            state: announcement.name().into(),
             since: alert.since,
             text: alert.text.clone(),
             value: alert.value.clone(),
@@ -78,18 +83,18 @@ impl AlertMessage {
     }
 }
 
-impl Says {
+impl Announcement {
     /// The state in the message.
     pub(super) fn name(self) -> &'static str {
         match self {
-            Says::Firing => "firing",
-            Says::Resolved => "resolved",
+            Announcement::Firing => "firing",
+            Announcement::Resolved => "resolved",
         }
     }
 }
 
 /// The key of the job: the same for all who find that this message is due, and of no other message.
-pub(super) fn key(alert: &Alert, says: Says) -> String {
+pub(super) fn key(alert: &Alert, announcement: Announcement) -> String {
     let fired_at = alert.fired_at.unwrap_or(alert.since);
-    format!("{}/{}/{fired_at}/{}", alert.rule, alert.subject, says.name())
+    format!("{}/{}/{fired_at}/{}", alert.rule, alert.subject, announcement.name())
 }

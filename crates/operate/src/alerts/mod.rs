@@ -1,4 +1,4 @@
-//! Alerts: rules say what is wrong, and whoever is named by a rule is told once that it begins and once that it ends.
+//! Alerts: rules find out what is wrong, and a webhook gets a message when that begins and when it ends.
 //!
 //! A [`Rule`] has a [`Condition`]. [`Snapshot`] is what is known of a store at one time; [`evaluate()`] finds the subjects for which the
 //! condition holds, and [`step()`] decides what becomes of each alert, both without IO. An [`Evaluator`] does that for all rules: it reads,
@@ -17,9 +17,11 @@ mod state;
 mod view;
 
 pub use evaluate::{Finding, evaluate};
-pub use evaluator::{Evaluator, LinkTo, Passed};
+pub use evaluator::{Evaluator, PassReport, TargetUrl};
 pub use message::{AlertBody, AlertMessage};
-pub use rule::{CLEAR_FOR, Condition, Counted, Ends, MAX_RULES, MAX_WITHIN, MIN_WITHIN, Rule, RuleView};
-pub use snapshot::{BranchSeen, EndedOf, ScheduleSeen, Snapshot};
-pub use state::{STALE_AFTER, Says, Step, step};
+pub use rule::{
+    CLEAR_FOR, Condition, JobSelection, MAX_RULES, MAX_WITHIN, MIN_WITHIN, RateUnit, Rule, RuleView,
+};
+pub use snapshot::{EndedOfKind, ObservedBranch, ObservedSchedule, Snapshot};
+pub use state::{Announcement, STALE_AFTER, Step, step};
 pub use view::{AlertRow, AlertsView};

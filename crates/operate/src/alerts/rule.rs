@@ -1,4 +1,4 @@
-//! Rules: what is wrong, for how long it must be so, how bad that is, and who is told.
+//! Rules: what is wrong, for how long it must be so, how bad that is, and who gets a message.
 
 use std::{fmt, time::Duration};
 
@@ -25,7 +25,7 @@ pub struct Rule {
     /// What it finds wrong.
     pub when: Condition,
     /// For how long that must be so before the alert fires.
-    pub hold: Duration,
+    pub fire_after: Duration,
     /// For how long it must no longer be so before the alert is resolved.
     pub clear_for: Duration,
     /// How bad it is.
@@ -51,7 +51,7 @@ pub enum Condition {
     /// More jobs of a kind have failed.
     Failures {
         /// Which jobs count.
-        of: Ends,
+        of: JobSelection,
         /// More than these.
         above: u64,
         /// Within this span.
@@ -60,9 +60,9 @@ pub enum Condition {
     /// A larger part of the attempts, or of the jobs, of a kind has failed.
     ErrorRate {
         /// Which jobs count.
-        of: Ends,
+        of: JobSelection,
         /// What is counted.
-        count: Counted,
+        count: RateUnit,
         /// More than these percent.
         percent: u32,
         /// If at least so many have ended.
@@ -100,7 +100,7 @@ pub enum Condition {
 
 /// Which ends of jobs count.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Ends {
+pub struct JobSelection {
     /// Only of this kind.
     pub kind: Option<String>,
     /// Only in this queue.
@@ -109,7 +109,7 @@ pub struct Ends {
 
 /// What an error rate is counted of.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum Counted {
+pub enum RateUnit {
     /// Attempts: one that fails and is retried counts as failed.
     #[default]
     Attempts,
@@ -117,12 +117,12 @@ pub enum Counted {
     Jobs,
 }
 
-impl Counted {
+impl RateUnit {
     /// Its name.
     pub fn name(self) -> &'static str {
         match self {
-            Counted::Attempts => "attempts",
-            Counted::Jobs => "jobs",
+            RateUnit::Attempts => "attempts",
+            RateUnit::Jobs => "jobs",
         }
     }
 }
@@ -153,7 +153,7 @@ impl Condition {
 impl fmt::Display for Condition {
     /// Writes it in words.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let span = |span: &Duration| text::duration(*span);
+        let span = |span: &Duration| text::span(*span);
         let queue = |queue: &Option<String>| match queue {
             Some(queue) => format!("queue {queue}"),
             None => "any queue".to_owned(),
@@ -196,7 +196,7 @@ impl fmt::Display for Condition {
     }
 }
 
-impl fmt::Display for Ends {
+impl fmt::Display for JobSelection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.kind {
             Some(kind) => write!(f, "kind {kind}")?,
@@ -215,7 +215,7 @@ impl Rule {
         Rule {
             name: name.into(),
             when,
-            hold: Duration::ZERO,
+            fire_after: Duration::ZERO,
             clear_for: CLEAR_FOR,
             severity: Severity::Warn,
             webhook: None,
@@ -227,11 +227,11 @@ impl Rule {
     pub fn built_in() -> Vec<Rule> {
         let (minutes, hours) =
             (|n: u64| Duration::from_secs(n * 60), |n: u64| Duration::from_secs(n * 3_600));
-        let of = Ends::default;
-        let (count, within) = (Counted::Attempts, minutes(10));
+        let of = JobSelection::default;
+        let (count, within) = (RateUnit::Attempts, minutes(10));
         vec![
             Rule {
-                hold: minutes(1),
+                fire_after: minutes(1),
                 ..Rule::new("queue-behind", Condition::OldestReady { queue: None, above: minutes(10) })
             },
             Rule::new("failed-jobs", Condition::Failures { of: of(), above: 10, within }),
@@ -259,7 +259,7 @@ impl Rule {
         if let Some(within) = self.when.counts_within()
             && !(MIN_WITHIN..=MAX_WITHIN).contains(&within)
         {
-            let why = format!("counts within {}", text::duration(within));
+            let why = format!("counts within {}", text::span(within));
             return wrong(why, "use a span from 1m to 24h, because what ended is summed up per minute");
         }
         match &self.when {
@@ -331,7 +331,7 @@ impl From<&Rule> for RuleView {
             name: rule.name.clone(),
             when: rule.when.name().into(),
             text: rule.when.to_string(),
-            for_seconds: rule.hold.as_secs(),
+            for_seconds: rule.fire_after.as_secs(),
             clear_for_seconds: rule.clear_for.as_secs(),
             severity: rule.severity,
             webhook: rule.webhook.clone(),
@@ -356,9 +356,9 @@ mod tests {
 
     #[test]
     fn rules_that_cannot_be_meant_are_refused() {
-        let of = Ends::default;
+        let of = JobSelection::default;
         let within = Duration::from_secs(600);
-        let (count, zero) = (Counted::Jobs, Duration::ZERO);
+        let (count, zero) = (RateUnit::Jobs, Duration::ZERO);
         for when in [
             Condition::Failures { of: of(), above: 1, within: Duration::from_secs(59) },
             Condition::Failures { of: of(), above: 1, within: Duration::from_secs(86_401) },

@@ -32,18 +32,18 @@ pub struct Snapshot {
     /// The queues.
     pub queues: Vec<QueueView>,
     /// What ended within each span that a rule counts in.
-    pub ended: Vec<(Duration, Vec<EndedOf>)>,
+    pub ended: Vec<(Duration, Vec<EndedOfKind>)>,
     /// Branches that their jobs wait for.
-    pub branches: Vec<BranchSeen>,
+    pub branches: Vec<ObservedBranch>,
     /// The schedules.
-    pub schedules: Vec<ScheduleSeen>,
+    pub schedules: Vec<ObservedSchedule>,
     /// The workers, lost ones included.
     pub workers: Vec<WorkerView>,
 }
 
 /// What ended of a kind in a queue.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct EndedOf {
+pub struct EndedOfKind {
     /// The queue.
     pub queue: String,
     /// The kind.
@@ -58,7 +58,7 @@ pub struct EndedOf {
 
 /// A branch that its job waits for.
 #[derive(Clone, PartialEq, Debug)]
-pub struct BranchSeen {
+pub struct ObservedBranch {
     /// The branch.
     pub branch: BranchHealth,
     /// Since when no child has ended, as far as that is known.
@@ -67,7 +67,7 @@ pub struct BranchSeen {
 
 /// A schedule, and what it missed.
 #[derive(Clone, PartialEq, Debug)]
-pub struct ScheduleSeen {
+pub struct ObservedSchedule {
     /// Its name.
     pub name: String,
     /// When it fires next, unless it is paused.
@@ -79,20 +79,20 @@ pub struct ScheduleSeen {
 /// Reads snapshots. Keeps what need not be read every time, and how far branches were.
 #[derive(Default)]
 pub(super) struct SnapshotReader {
-    ended: HashMap<Duration, Kept<Vec<EndedOf>>>,
-    branches: Option<Kept<Vec<BranchSeen>>>,
-    schedules: Option<Kept<Vec<ScheduleSeen>>>,
+    ended: HashMap<Duration, CachedRead<Vec<EndedOfKind>>>,
+    branches: Option<CachedRead<Vec<ObservedBranch>>>,
+    schedules: Option<CachedRead<Vec<ObservedSchedule>>>,
     /// How many children of each branch had ended, and since when.
     progress: HashMap<(JobId, String), (i64, Time)>,
 }
 
 /// What was read at a time.
-struct Kept<T> {
+struct CachedRead<T> {
     value: T,
     read_at: Time,
 }
 
-impl<T> Kept<T> {
+impl<T> CachedRead<T> {
     fn is_fresh(&self, now: Time, every: Duration) -> bool {
         // A clock that was set back makes it old too.
         self.read_at <= now && now - self.read_at + TOLERANCE < every
@@ -130,7 +130,12 @@ impl SnapshotReader {
         Ok(snapshot)
     }
 
-    async fn ended(&mut self, operator: &Operator, span: Duration, now: Time) -> Result<Vec<EndedOf>, Error> {
+    async fn ended(
+        &mut self,
+        operator: &Operator,
+        span: Duration,
+        now: Time,
+    ) -> Result<Vec<EndedOfKind>, Error> {
         if let Some(kept) = self.ended.get(&span).filter(|kept| kept.is_fresh(now, span / PART_OF_SPAN)) {
             return Ok(kept.value.clone());
         }
@@ -146,14 +151,14 @@ impl SnapshotReader {
         let rows = operator.inspect().throughput(&filter).await?.into_iter().map(|row| {
             let (queue, kind) = row.queue_and_kind.unwrap_or_default();
             let ended = row.ended;
-            EndedOf { queue, kind, done: ended.done, failed: ended.failed, retried: ended.retried }
+            EndedOfKind { queue, kind, done: ended.done, failed: ended.failed, retried: ended.retried }
         });
-        let value: Vec<EndedOf> = rows.collect();
-        self.ended.insert(span, Kept { value: value.clone(), read_at: now });
+        let value: Vec<EndedOfKind> = rows.collect();
+        self.ended.insert(span, CachedRead { value: value.clone(), read_at: now });
         Ok(value)
     }
 
-    async fn schedules(&mut self, operator: &Operator, now: Time) -> Result<Vec<ScheduleSeen>, Error> {
+    async fn schedules(&mut self, operator: &Operator, now: Time) -> Result<Vec<ObservedSchedule>, Error> {
         if let Some(kept) = self.schedules.as_ref().filter(|kept| kept.is_fresh(now, SELDOM)) {
             return Ok(kept.value.clone());
         }
@@ -164,10 +169,10 @@ impl SnapshotReader {
         };
         let seen = |view: windlass_store::ScheduleView| {
             let name = view.schedule.name;
-            ScheduleSeen { missed: misses.remove(&name), next_at: view.next_at, name }
+            ObservedSchedule { missed: misses.remove(&name), next_at: view.next_at, name }
         };
-        let value: Vec<ScheduleSeen> = schedules.into_iter().map(seen).collect();
-        self.schedules = Some(Kept { value: value.clone(), read_at: now });
+        let value: Vec<ObservedSchedule> = schedules.into_iter().map(seen).collect();
+        self.schedules = Some(CachedRead { value: value.clone(), read_at: now });
         Ok(value)
     }
 
@@ -176,7 +181,7 @@ impl SnapshotReader {
         operator: &Operator,
         now: Time,
         open: &HashSet<String>,
-    ) -> Result<Vec<BranchSeen>, Error> {
+    ) -> Result<Vec<ObservedBranch>, Error> {
         if let Some(kept) = self.branches.as_ref().filter(|kept| kept.is_fresh(now, SELDOM)) {
             return Ok(kept.value.clone());
         }
@@ -199,10 +204,10 @@ impl SnapshotReader {
                 None => now,
             };
             progress.insert(key, (ended, idle_since));
-            value.push(BranchSeen { branch, idle_since });
+            value.push(ObservedBranch { branch, idle_since });
         }
         self.progress = progress;
-        self.branches = Some(Kept { value: value.clone(), read_at: now });
+        self.branches = Some(CachedRead { value: value.clone(), read_at: now });
         Ok(value)
     }
 }

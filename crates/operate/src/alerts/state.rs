@@ -3,14 +3,14 @@
 //! | state | the condition holds | it does not hold |
 //! |---|---|---|
 //! | none, or resolved | pending, or firing if the rule waits for nothing | – |
-//! | pending | firing, once it has held for [`Rule::hold`] | as before it was pending |
+//! | pending | firing, once it has held for [`Rule::fire_after`] | as before it was pending |
 //! | firing | – | resolving, or resolved if the rule waits for nothing |
 //! | resolving | firing | resolved, once it has not held for [`Rule::clear_for`] |
 //!
 //! A condition that comes and goes therefore fires once, and is resolved once.
 //!
 //! Messages follow from the state and from what the last one said, not from the change: a message that was not due because the alert was
-//! muted is due when that ends, if it is still true. So the receiver is told of every alert in turn that it fires and that it is resolved.
+//! muted is due when that ends, if it is still true. So the receiver gets two messages in turn about every alert: that it fires, and that it is resolved.
 
 use std::time::Duration;
 
@@ -31,20 +31,20 @@ pub const STALE_AFTER: Duration = Duration::from_secs(15 * 60);
 pub enum Step {
     /// Nothing is written.
     Keep,
-    /// It is now so, and if `says` has a state, a message says that.
+    /// It is now so.
     Set {
         /// The alert.
         alert: Box<Alert>,
-        /// What the message says.
-        says: Option<Says>,
+        /// What a message announces, if one is due.
+        announcement: Option<Announcement>,
     },
     /// There is no alert any more.
     Delete,
 }
 
-/// What a message says of an alert.
+/// What a message announces.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Says {
+pub enum Announcement {
     /// It fires.
     Firing,
     /// It is resolved.
@@ -61,23 +61,23 @@ pub fn step(
     now: Time,
 ) -> Step {
     let next = match (alert, finding, rule) {
-        (alert, Some(finding), Some(rule)) => hold(rule, alert, finding, now),
-        (Some(alert), _, rule) => match clear(rule, alert, now) {
+        (alert, Some(finding), Some(rule)) => while_it_holds(rule, alert, finding, now),
+        (Some(alert), _, rule) => match while_it_does_not(rule, alert, now) {
             Some(next) => next,
             None => return Step::Delete,
         },
         (None, ..) => return Step::Keep,
     };
-    let (posted, says) = message(rule, &next, is_muted);
+    let (posted, announcement) = message(rule, &next, is_muted);
     let next = Alert { posted, ..next };
     match alert {
         Some(alert) if !must_be_written(alert, &next, now) => Step::Keep,
-        _ => Step::Set { alert: Box::new(Alert { updated_at: now, ..next }), says },
+        _ => Step::Set { alert: Box::new(Alert { updated_at: now, ..next }), announcement },
     }
 }
 
 /// The alert whose condition holds.
-fn hold(rule: &Rule, alert: Option<&Alert>, finding: &Finding, now: Time) -> Alert {
+fn while_it_holds(rule: &Rule, alert: Option<&Alert>, finding: &Finding, now: Time) -> Alert {
     let new = || Alert {
         rule: finding.rule.clone(),
         subject: finding.subject.clone(),
@@ -104,14 +104,14 @@ fn hold(rule: &Rule, alert: Option<&Alert>, finding: &Finding, now: Time) -> Ale
         AlertState::Resolved => (next.state, next.since) = (AlertState::Pending, now),
         AlertState::Pending => {}
     }
-    if next.state == AlertState::Pending && now - next.since >= rule.hold {
+    if next.state == AlertState::Pending && now - next.since >= rule.fire_after {
         (next.state, next.fired_at, next.resolved_at) = (AlertState::Firing, Some(now), None);
     }
     next
 }
 
 /// The alert whose condition does not hold; `None` if there is nothing left to be known of it.
-fn clear(rule: Option<&Rule>, alert: &Alert, now: Time) -> Option<Alert> {
+fn while_it_does_not(rule: Option<&Rule>, alert: &Alert, now: Time) -> Option<Alert> {
     let clear_for = rule.map_or(CLEAR_FOR, |rule| rule.clear_for);
     let mut next = alert.clone();
     match next.state {
@@ -131,13 +131,13 @@ fn clear(rule: Option<&Rule>, alert: &Alert, now: Time) -> Option<Alert> {
     Some(next)
 }
 
-/// Whether the last message says that the alert fires, and what a message that is due now says.
-fn message(rule: Option<&Rule>, next: &Alert, is_muted: bool) -> (bool, Option<Says>) {
-    let is_told = rule.is_some_and(|rule| rule.webhook.is_some() && !rule.is_muted);
+/// Whether the last message says that the alert fires, and what a message that is due now announces.
+fn message(rule: Option<&Rule>, next: &Alert, is_muted: bool) -> (bool, Option<Announcement>) {
+    let is_posted = rule.is_some_and(|rule| rule.webhook.is_some() && !rule.is_muted);
     match (next.state, next.posted) {
-        (AlertState::Resolved, true) if !is_told => (false, None),
-        (AlertState::Resolved, true) if !is_muted => (false, Some(Says::Resolved)),
-        (AlertState::Firing, false) if is_told && !is_muted => (true, Some(Says::Firing)),
+        (AlertState::Resolved, true) if !is_posted => (false, None),
+        (AlertState::Resolved, true) if !is_muted => (false, Some(Announcement::Resolved)),
+        (AlertState::Firing, false) if is_posted && !is_muted => (true, Some(Announcement::Firing)),
         (_, posted) => (posted, None),
     }
 }

@@ -11,16 +11,19 @@ use super::{
     change::{Change, Committed},
     job::{Claimed, Job},
     payload::WirePayload,
+    schema::{Described, described},
     shared::{answer, is_default},
     spans::Millis,
 };
 
 macro_rules! requests {
-    ($($(#[$about:meta])* $name:ident $path:literal -> $answer:ty { $($(#[$doc:meta])* $field:ident: $type:ty,)* })*) => {$(
-        $(#[$about])*
-        #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-        #[serde(deny_unknown_fields)]
-        pub struct $name { $($(#[$doc])* pub $field: $type,)* }
+    ($($(#[$($about:tt)*])* $name:ident $path:literal -> $answer:ty { $($(#[$($doc:tt)*])* $field:ident: $type:ty,)* })*) => {$(
+        $crate::protocol::schema::described! {
+            $(#[$($about)*])*
+            #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+            #[serde(deny_unknown_fields)]
+            pub struct $name { $($(#[$($doc)*])* pub $field: $type,)* }
+        }
 
         impl $crate::protocol::calls::Request for $name {
             const CALL: &'static str = $path;
@@ -31,11 +34,11 @@ macro_rules! requests {
 pub(super) use requests;
 
 /// A request, and what is answered to it.
-pub trait Request: Serialize {
+pub trait Request: Serialize + Described {
     /// The last part of its path, after [`super::PREFIX`].
     const CALL: &'static str;
     /// The answer.
-    type Answer: Serialize + for<'de> Deserialize<'de>;
+    type Answer: Serialize + for<'de> Deserialize<'de> + Described;
 }
 
 requests! {
@@ -183,19 +186,21 @@ requests! {
     }
 }
 
-/// The answer to [`Hello`].
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-pub struct ServerInfo {
-    /// The version of the protocol.
-    pub protocol: u32,
-    /// The store's clock.
-    pub now: Time,
-    /// The most bytes of a request's body.
-    pub body_limit: usize,
-    /// How many commits at once pay off.
-    pub concurrent_commits: usize,
-    /// The limits of what may be submitted and committed, by name.
-    pub limits: std::collections::BTreeMap<String, usize>,
+described! {
+    /// The answer to [`Hello`].
+    #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+    pub struct ServerInfo {
+        /// The version of the protocol.
+        pub protocol: u32,
+        /// The store's clock.
+        pub now: Time,
+        /// The most bytes of a request's body.
+        pub body_limit: usize,
+        /// How many commits at once pay off.
+        pub concurrent_commits: usize,
+        /// The limits of what may be submitted and committed, by name.
+        pub limits: std::collections::BTreeMap<String, usize>,
+    }
 }
 
 impl ServerInfo {
@@ -214,15 +219,17 @@ impl ServerInfo {
     }
 }
 
-/// A kind with its version.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Kind {
-    /// The kind.
-    pub kind: String,
-    /// Its version.
-    #[serde(default = "first_version")]
-    pub version: i32,
+described! {
+    /// A kind with its version.
+    #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    pub struct Kind {
+        /// The kind.
+        pub kind: String,
+        /// Its version.
+        #[serde(default = "first_version")]
+        pub version: i32,
+    }
 }
 
 const fn first_version() -> i32 {
@@ -241,16 +248,18 @@ impl From<Kind> for KindVersion {
     }
 }
 
-/// A queue that a worker serves.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Serves {
-    /// The queue.
-    pub queue: String,
-    /// How many of its jobs the worker runs at once.
-    pub slots: usize,
-    /// The kinds.
-    pub kinds: Vec<Kind>,
+described! {
+    /// A queue that a worker serves.
+    #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    pub struct Serves {
+        /// The queue.
+        pub queue: String,
+        /// How many of its jobs the worker runs at once.
+        pub slots: usize,
+        /// The kinds.
+        pub kinds: Vec<Kind>,
+    }
 }
 
 impl From<windlass_store::Serves> for Serves {
@@ -267,55 +276,61 @@ impl From<Serves> for windlass_store::Serves {
     }
 }
 
-/// The answer to [`Register`].
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-pub struct Registered {
-    /// The worker.
-    pub worker: WorkerId,
-    /// The store's clock.
-    pub now: Time,
-    /// The most bytes of an input, an output or a message.
-    pub payload_limit: usize,
+described! {
+    /// The answer to [`Register`].
+    #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+    pub struct Registered {
+        /// The worker.
+        pub worker: WorkerId,
+        /// The store's clock.
+        pub now: Time,
+        /// The most bytes of an input, an output or a message.
+        pub payload_limit: usize,
+    }
 }
 
-/// The answer to [`Claim`].
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-pub struct ClaimAnswer {
-    /// The jobs, by rank.
-    pub jobs: Vec<Claimed>,
-    /// Whether there may be more to claim at once.
-    pub more: bool,
-    /// Whether suspects wait, which run alone.
-    #[serde(default, skip_serializing_if = "is_default")]
-    pub suspects: bool,
-    /// When to claim again for jobs that wait for their rate limit.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub refill_at: Option<Time>,
-    /// The store's clock at the claim.
-    pub now: Time,
+described! {
+    /// The answer to [`Claim`].
+    #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+    pub struct ClaimAnswer {
+        /// The jobs, by rank.
+        pub jobs: Vec<Claimed>,
+        /// Whether there may be more to claim at once.
+        pub more: bool,
+        /// Whether suspects wait, which run alone.
+        #[serde(default, skip_serializing_if = "is_default")]
+        pub suspects: bool,
+        /// When to claim again for jobs that wait for their rate limit.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub refill_at: Option<Time>,
+        /// The store's clock at the claim.
+        pub now: Time,
+    }
 }
 
-/// What an attempt reports of itself; see [`Progress`].
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Report {
-    /// The job.
-    pub job: JobId,
-    /// The epoch of the claim.
-    pub epoch: Epoch,
-    /// How much is done.
-    pub done: u64,
-    /// Of how much.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub total: Option<u64>,
-    /// What it is doing.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
-    pub note: String,
-    /// The step of a workflow that reports it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub step: Option<String>,
-    /// When, by the worker's clock.
-    pub at: Time,
+described! {
+    /// What an attempt reports of itself; see [`Progress`].
+    #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    pub struct Report {
+        /// The job.
+        pub job: JobId,
+        /// The epoch of the claim.
+        pub epoch: Epoch,
+        /// How much is done.
+        pub done: u64,
+        /// Of how much.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub total: Option<u64>,
+        /// What it is doing.
+        #[serde(default, skip_serializing_if = "String::is_empty")]
+        pub note: String,
+        /// The step of a workflow that reports it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub step: Option<String>,
+        /// When, by the worker's clock.
+        pub at: Time,
+    }
 }
 
 impl From<ProgressReport> for Report {
@@ -333,34 +348,38 @@ impl From<Report> for ProgressReport {
     }
 }
 
-/// The answer to [`Renew`].
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-pub struct Renewed {
-    /// Whether the worker lives. If not, all of its claims are void, and it registers anew.
-    pub held: bool,
-    /// Whether leases of other workers have run out. The server takes care of them.
-    #[serde(default, skip_serializing_if = "is_default")]
-    pub lapsed: bool,
-    /// The claims that are recorded for it.
-    pub claims: Vec<ClaimNo>,
-    /// The cancel requests for its jobs.
-    pub cancels: Vec<Cancel>,
+described! {
+    /// The answer to [`Renew`].
+    #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+    pub struct Renewed {
+        /// Whether the worker lives. If not, all of its claims are void, and it registers anew.
+        pub held: bool,
+        /// Whether leases of other workers have run out. The server takes care of them.
+        #[serde(default, skip_serializing_if = "is_default")]
+        pub lapsed: bool,
+        /// The claims that are recorded for it.
+        pub claims: Vec<ClaimNo>,
+        /// The cancel requests for its jobs.
+        pub cancels: Vec<Cancel>,
+    }
 }
 
-/// A request to an attempt to end; see [`CancelRequest`].
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-pub struct Cancel {
-    /// The job.
-    pub job: JobId,
-    /// The epoch of the attempt.
-    pub epoch: Epoch,
-    /// When the job is ended without the attempt.
-    pub deadline_at: Time,
-    /// Who cancels the job.
-    pub author: String,
-    /// Why.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub note: Option<String>,
+described! {
+    /// A request to an attempt to end; see [`CancelRequest`].
+    #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+    pub struct Cancel {
+        /// The job.
+        pub job: JobId,
+        /// The epoch of the attempt.
+        pub epoch: Epoch,
+        /// When the job is ended without the attempt.
+        pub deadline_at: Time,
+        /// Who cancels the job.
+        pub author: String,
+        /// Why.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub note: Option<String>,
+    }
 }
 
 impl From<CancelRequest> for Cancel {
@@ -377,101 +396,119 @@ impl From<Cancel> for CancelRequest {
     }
 }
 
-/// A claimed job.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Held {
-    /// The job.
-    pub job: JobId,
-    /// The epoch of its claim.
-    pub epoch: Epoch,
-    /// The number of the claim.
-    pub claim: ClaimNo,
+described! {
+    /// A claimed job.
+    #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    pub struct Held {
+        /// The job.
+        pub job: JobId,
+        /// The epoch of its claim.
+        pub epoch: Epoch,
+        /// The number of the claim.
+        pub claim: ClaimNo,
+    }
 }
 
-/// How many jobs were released.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Released {
-    /// The number.
-    pub released: usize,
+described! {
+    /// How many jobs were released.
+    #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+    pub struct Released {
+        /// The number.
+        pub released: usize,
+    }
 }
 
-/// The answer to [`Commit`].
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-pub struct CommitAnswer {
-    /// What happened to each change, in order.
-    pub outcomes: Vec<Committed>,
+described! {
+    /// The answer to [`Commit`].
+    #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+    pub struct CommitAnswer {
+        /// What happened to each change, in order.
+        pub outcomes: Vec<Committed>,
+    }
 }
 
-/// The answer to [`Gates`].
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct GatesAnswer {
-    /// A text for each queue, in order, to be compared for equality only.
-    pub gates: Vec<String>,
+described! {
+    /// The answer to [`Gates`].
+    #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+    pub struct GatesAnswer {
+        /// A text for each queue, in order, to be compared for equality only.
+        pub gates: Vec<String>,
+    }
 }
 
-/// The answer to [`Cancels`].
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-pub struct CancelsAnswer {
-    /// The requests.
-    pub cancels: Vec<Cancel>,
+described! {
+    /// The answer to [`Cancels`].
+    #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+    pub struct CancelsAnswer {
+        /// The requests.
+        pub cancels: Vec<Cancel>,
+    }
 }
 
-/// The answer to [`EndCancelled`].
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct EndCancelledAnswer {
-    /// How many of the jobs were ended.
-    pub ended: usize,
+described! {
+    /// The answer to [`EndCancelled`].
+    #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+    pub struct EndCancelledAnswer {
+        /// How many of the jobs were ended.
+        pub ended: usize,
+    }
 }
 
-/// The claim under which a submit inserts jobs.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct ClaimAtSubmit {
-    /// The worker.
-    pub worker: WorkerId,
-    /// Its number for this claim.
-    pub number: ClaimNo,
+described! {
+    /// The claim under which a submit inserts jobs.
+    #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    pub struct ClaimAtSubmit {
+        /// The worker.
+        pub worker: WorkerId,
+        /// Its number for this claim.
+        pub number: ClaimNo,
+    }
 }
 
-/// The answer to [`Submit`].
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-pub struct SubmitAnswer {
-    /// What happened to each job, in order.
-    pub outcomes: Vec<Submitted>,
+described! {
+    /// The answer to [`Submit`].
+    #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+    pub struct SubmitAnswer {
+        /// What happened to each job, in order.
+        pub outcomes: Vec<Submitted>,
+    }
 }
 
-/// What happened to a submitted job. Made from [`SubmitOutcome`].
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-#[serde(tag = "outcome", rename_all = "snake_case")]
-pub enum Submitted {
-    /// It was inserted.
-    New {
-        /// The epoch under which the worker has it claimed, if it was claimed at once.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        claimed: Option<Epoch>,
-    },
-    /// It was submitted before.
-    Repeated,
-    /// Another job has its key or its unique name.
-    Existing {
-        /// That job.
-        job: JobId,
-        /// Whether its input is the same.
-        same_input: bool,
-    },
-    /// It was inserted, and replaced the job that held its unique name.
-    Replaced {
-        /// That job.
-        job: JobId,
-    },
-    /// Another job holds its unique name.
-    Rejected {
-        /// That job.
-        job: JobId,
-    },
-    /// Another job has its id.
-    IdTaken,
+described! {
+    /// What happened to a submitted job. Made from [`SubmitOutcome`].
+    #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+    #[serde(tag = "outcome", rename_all = "snake_case")]
+    pub enum Submitted {
+        /// It was inserted.
+        New {
+            /// The epoch under which the worker has it claimed, if it was claimed at once.
+            #[serde(default, skip_serializing_if = "Option::is_none")]
+            claimed: Option<Epoch>,
+        },
+        /// It was submitted before.
+        Repeated,
+        /// Another job has its key or its unique name.
+        Existing {
+            /// That job.
+            job: JobId,
+            /// Whether its input is the same.
+            same_input: bool,
+        },
+        /// It was inserted, and replaced the job that held its unique name.
+        Replaced {
+            /// That job.
+            job: JobId,
+        },
+        /// Another job holds its unique name.
+        Rejected {
+            /// That job.
+            job: JobId,
+        },
+        /// Another job has its id.
+        IdTaken,
+    }
 }
 
 impl From<SubmitOutcome> for Submitted {
@@ -500,18 +537,20 @@ impl From<Submitted> for SubmitOutcome {
     }
 }
 
-/// A signal to be delivered; see [`windlass_model::NewSignal`].
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct NewSignal {
-    /// The job.
-    pub job: JobId,
-    /// Its name.
-    pub name: String,
-    /// A text that distinguishes it from others of its name: a signal that is sent again is delivered once.
-    pub dedup: String,
-    /// The message.
-    pub payload: WirePayload,
+described! {
+    /// A signal to be delivered; see [`windlass_model::NewSignal`].
+    #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    pub struct NewSignal {
+        /// The job.
+        pub job: JobId,
+        /// Its name.
+        pub name: String,
+        /// A text that distinguishes it from others of its name: a signal that is sent again is delivered once.
+        pub dedup: String,
+        /// The message.
+        pub payload: WirePayload,
+    }
 }
 
 impl From<windlass_model::NewSignal> for NewSignal {
@@ -528,33 +567,37 @@ impl From<NewSignal> for windlass_model::NewSignal {
     }
 }
 
-/// The answer to [`Deliver`].
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-pub struct DeliverAnswer {
-    /// What happened to each signal, in order.
-    pub outcomes: Vec<Delivered>,
+described! {
+    /// The answer to [`Deliver`].
+    #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+    pub struct DeliverAnswer {
+        /// What happened to each signal, in order.
+        pub outcomes: Vec<Delivered>,
+    }
 }
 
-/// What happened to a signal. Made from [`SignalOutcome`].
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-#[serde(tag = "outcome", rename_all = "snake_case")]
-pub enum Delivered {
-    /// It is in the inbox.
-    Delivered {
-        /// Whether it woke the job.
-        woke: bool,
-    },
-    /// It was delivered before.
-    Duplicate,
-    /// The job has ended.
-    Ended {
-        /// In this state.
-        state: State,
-    },
-    /// The inbox is full.
-    Full,
-    /// There is no such job.
-    Unknown,
+described! {
+    /// What happened to a signal. Made from [`SignalOutcome`].
+    #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+    #[serde(tag = "outcome", rename_all = "snake_case")]
+    pub enum Delivered {
+        /// It is in the inbox.
+        Delivered {
+            /// Whether it woke the job.
+            woke: bool,
+        },
+        /// It was delivered before.
+        Duplicate,
+        /// The job has ended.
+        Ended {
+            /// In this state.
+            state: State,
+        },
+        /// The inbox is full.
+        Full,
+        /// There is no such job.
+        Unknown,
+    }
 }
 
 impl From<SignalOutcome> for Delivered {
@@ -581,41 +624,47 @@ impl From<Delivered> for SignalOutcome {
     }
 }
 
-/// The answer to [`Ends`].
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-pub struct EndsAnswer {
-    /// How each job ended, in order; null for those that have not.
-    pub ends: Vec<Option<Ended>>,
+described! {
+    /// The answer to [`Ends`].
+    #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+    pub struct EndsAnswer {
+        /// How each job ended, in order; null for those that have not.
+        pub ends: Vec<Option<Ended>>,
+    }
 }
 
-/// How a job ended. Made from [`JobEnd`].
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-pub struct Ended {
-    /// `done`, `failed` or `cancelled`; `gone` for a job that does not exist.
-    pub state: EndState,
-    /// Its output, if it is done.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub output: Option<WirePayload>,
-    /// Why it failed.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub reason: Option<Reason>,
-    /// The last error, if it failed or was cancelled.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub error: Option<answer::Failure>,
+described! {
+    /// How a job ended. Made from [`JobEnd`].
+    #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+    pub struct Ended {
+        /// `done`, `failed` or `cancelled`; `gone` for a job that does not exist.
+        pub state: EndState,
+        /// Its output, if it is done.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub output: Option<WirePayload>,
+        /// Why it failed.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub reason: Option<Reason>,
+        /// The last error, if it failed or was cancelled.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub error: Option<answer::Failure>,
+    }
 }
 
-/// The state of an ended job.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum EndState {
-    /// It has an output.
-    Done,
-    /// It failed.
-    Failed,
-    /// It was cancelled.
-    Cancelled,
-    /// It does not exist.
-    Gone,
+described! {
+    /// The state of an ended job.
+    #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+    #[serde(rename_all = "snake_case")]
+    pub enum EndState {
+        /// It has an output.
+        Done,
+        /// It failed.
+        Failed,
+        /// It was cancelled.
+        Cancelled,
+        /// It does not exist.
+        Gone,
+    }
 }
 
 impl From<JobEnd> for Ended {

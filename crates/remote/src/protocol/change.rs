@@ -12,185 +12,229 @@ use windlass_model::{
 use super::{
     job::Job,
     payload::WirePayload,
+    schema::described,
     shared::{is_default, request},
     spans::Millis,
 };
 
-/// What one attempt, or one step of it, writes.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Change {
-    /// The job.
-    pub job: JobId,
-    /// The worker that ran it, if it is not the worker of the request: one that has registered anew has changes of both.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub worker: Option<WorkerId>,
-    /// The number of the claim.
-    pub claim: ClaimNo,
-    /// The epoch of the claim.
-    pub epoch: Epoch,
-    /// The revision that the change follows.
-    pub rev: Rev,
-    /// When the attempt started, by the worker's clock.
-    pub started_at: Time,
-    /// How it ended.
-    pub outcome: End,
-    /// What a step writes besides.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub step: Option<Box<Step>>,
+described! {
+    /// What one attempt, or one step of it, writes.
+    #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    pub struct Change {
+        /// The job.
+        pub job: JobId,
+        /// The worker that ran it, if it is not the worker of the request: one that has registered anew has changes of both.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub worker: Option<WorkerId>,
+        /// The number of the claim.
+        pub claim: ClaimNo,
+        /// The epoch of the claim.
+        pub epoch: Epoch,
+        /// The revision that the change follows.
+        pub rev: Rev,
+        /// When the attempt started, by the worker's clock.
+        pub started_at: Time,
+        /// How it ended.
+        pub outcome: End,
+        /// What a step writes besides.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub step: Option<Box<Step>>,
+    }
 }
 
-/// How an attempt ended: exactly one of the fields, and with `error` possibly a `policy`.
-#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct End {
-    /// With an output.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub done: Option<WirePayload>,
-    /// With an error, of which the server makes another attempt or the end of the job.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub error: Option<request::Failure>,
-    /// The retry policy of the kind, by which it decides; the job's own comes before it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub policy: Option<Vec<request::RetryRule>>,
-    /// Cancelled by the attempt itself.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub cancelled: Option<request::Failure>,
-    /// Failed, as the worker has decided.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub failed: Option<Failed>,
-    /// Another attempt follows, as the worker has decided.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub retry: Option<Again>,
-    /// The step is done, and the next one follows under the same claim. Always true.
-    #[serde(default, skip_serializing_if = "is_default")]
-    pub next: bool,
-    /// The step is done, and the job parks.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub wait: Option<request::Wait>,
+described! {
+    /// How an attempt ended: exactly one of the fields, and with `error` possibly a `policy`.
+    #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    pub struct End {
+        /// With an output.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub done: Option<WirePayload>,
+        /// With an error, of which the server makes another attempt or the end of the job.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub error: Option<request::Failure>,
+        /// The retry policy of the kind, by which it decides; the job's own comes before it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub policy: Option<Vec<request::RetryRule>>,
+        /// Cancelled by the attempt itself.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub cancelled: Option<request::Failure>,
+        /// Failed, as the worker has decided.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub failed: Option<Failed>,
+        /// Another attempt follows, as the worker has decided.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub retry: Option<Again>,
+        /// The step is done, and the next one follows under the same claim. Always true.
+        #[serde(default, skip_serializing_if = "is_default")]
+        pub next: bool,
+        /// The step is done, and the job parks.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub wait: Option<request::Wait>,
+    }
 }
 
-/// An error that ends the job.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Failed {
-    /// Why it ends the job.
-    pub reason: Reason,
-    /// The error.
-    pub error: request::Failure,
+described! {
+    /// An error that ends the job.
+    #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    pub struct Failed {
+        /// Why it ends the job.
+        pub reason: Reason,
+        /// The error.
+        pub error: request::Failure,
+    }
 }
 
-/// Another attempt.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Again {
-    /// The delay before it.
-    pub after_ms: Millis,
-    /// How often each rule of the retry policy has been used now.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub counts: Vec<u32>,
-    /// The error, if there was one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub error: Option<request::Failure>,
+described! {
+    /// Another attempt.
+    #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    pub struct Again {
+        /// The delay before it.
+        pub after_ms: Millis,
+        /// How often each rule of the retry policy has been used now.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        pub counts: Vec<u32>,
+        /// The error, if there was one.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub error: Option<request::Failure>,
+    }
 }
 
-/// What a step writes besides its outcome; see [`StepWrites`], which says what each field does.
-#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-#[expect(missing_docs, reason = "the fields are those of `StepWrites`")]
-pub struct Step {
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub from_stage: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub stage: Option<Stage>,
-    #[serde(default, skip_serializing_if = "is_default")]
-    pub unchanged: bool,
-    #[serde(default, skip_serializing_if = "is_default")]
-    pub partial: bool,
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub consumed: Vec<i64>,
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub unreadable: Vec<Unreadable>,
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub children: Vec<Job>,
-    #[serde(default, skip_serializing_if = "is_default")]
-    pub signal_child_ends: bool,
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub branches: Vec<Branch>,
-    #[serde(default, skip_serializing_if = "is_default")]
-    pub items: u32,
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub promoted: Vec<Job>,
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub first_attempts: Vec<First>,
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub entries: Vec<request::Entry>,
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub forget_entries: Vec<i32>,
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub context: Vec<request::ContextValue>,
-    #[serde(default, skip_serializing_if = "is_default")]
-    pub continue_as_new: bool,
-    #[serde(default, skip_serializing_if = "is_default")]
-    pub has_undo: bool,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub unwind: Option<Box<request::UnwindTo>>,
+described! {
+    /// What a step writes besides its outcome; see [`StepWrites`], which says what each field does.
+    #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    pub struct Step {
+        /// The stage that ran, for the record of transitions.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub from_stage: Option<String>,
+        /// The stage that the job is in from now on.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub stage: Option<Stage>,
+        /// Whether the stage and its data are as before: the step counts as an attempt.
+        #[serde(default, skip_serializing_if = "is_default")]
+        pub unchanged: bool,
+        /// Whether it is only a part of the attempt: waits and attempts stay as they are. With `next`.
+        #[serde(default, skip_serializing_if = "is_default")]
+        pub partial: bool,
+        /// Numbers of the signals that the step saw, deleted if it makes progress.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        pub consumed: Vec<i64>,
+        /// Signals that the code could not decode.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        pub unreadable: Vec<Unreadable>,
+        /// Jobs to submit, whose parent is this one.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        pub children: Vec<Job>,
+        /// Whether each end of these children is sent as a signal.
+        #[serde(default, skip_serializing_if = "is_default")]
+        pub signal_child_ends: bool,
+        /// Updates of branches of the job.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        pub branches: Vec<Branch>,
+        /// Of a block: how many items were done.
+        #[serde(default, skip_serializing_if = "is_default")]
+        pub items: u32,
+        /// Of a block: items that become jobs of their own.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        pub promoted: Vec<Job>,
+        /// The attempts that failed at them.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        pub first_attempts: Vec<First>,
+        /// Entries of the journal.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        pub entries: Vec<request::Entry>,
+        /// Numbers of entries that are no longer needed.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        pub forget_entries: Vec<i32>,
+        /// Values of the workflow's context.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        pub context: Vec<request::ContextValue>,
+        /// Whether the workflow starts again, with the stage's data as its input.
+        #[serde(default, skip_serializing_if = "is_default")]
+        pub continue_as_new: bool,
+        /// Whether there is something to undo from now on.
+        #[serde(default, skip_serializing_if = "is_default")]
+        pub has_undo: bool,
+        /// How the job ends once its undos have run, which begins now.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub unwind: Option<Box<request::UnwindTo>>,
+    }
 }
 
-/// The stage that a job is in, with its data.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Stage {
-    /// Its name.
-    pub name: String,
-    /// Its data.
-    pub data: WirePayload,
+described! {
+    /// The stage that a job is in, with its data.
+    #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    pub struct Stage {
+        /// Its name.
+        pub name: String,
+        /// Its data.
+        pub data: WirePayload,
+    }
 }
 
-/// A signal that the code could not decode.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Unreadable {
-    /// Its number in the inbox.
-    pub number: i64,
-    /// Why not.
-    pub why: String,
+described! {
+    /// A signal that the code could not decode.
+    #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    pub struct Unreadable {
+        /// Its number in the inbox.
+        pub number: i64,
+        /// Why not.
+        pub why: String,
+    }
 }
 
-/// The first attempt at a promoted item; see [`FirstAttempt`].
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct First {
-    /// The job that the item becomes.
-    pub job: JobId,
-    /// When the attempt started, by the worker's clock.
-    pub started_at: Time,
-    /// How it ended: with `failed`, `retry` or `cancelled`.
-    pub outcome: End,
+described! {
+    /// The first attempt at a promoted item; see [`FirstAttempt`].
+    #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    pub struct First {
+        /// The job that the item becomes.
+        pub job: JobId,
+        /// When the attempt started, by the worker's clock.
+        pub started_at: Time,
+        /// How it ended: with `failed`, `retry` or `cancelled`.
+        pub outcome: End,
+    }
 }
 
-/// An update of a branch of the job; see [`BranchUpdate`], which says what each field does.
-#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-#[expect(missing_docs, reason = "the fields are those of `BranchUpdate`")]
-pub struct Branch {
-    pub number: BranchNo,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub opened_as: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub spawns: Option<Vec<String>>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub cursor: Option<WirePayload>,
-    #[serde(default, skip_serializing_if = "is_default")]
-    pub seal: bool,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub watch: Option<request::Watch>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub merge_record: Option<String>,
-    #[serde(default, skip_serializing_if = "is_default")]
-    pub merged: bool,
-    #[serde(default, skip_serializing_if = "is_default")]
-    pub cancel_children: bool,
+described! {
+    /// An update of a branch of the job; see [`BranchUpdate`], which says what each field does.
+    #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    pub struct Branch {
+        /// Its number among those of the job.
+        pub number: BranchNo,
+        /// Its name, if it is opened.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub opened_as: Option<String>,
+        /// The names of its spawns.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub spawns: Option<Vec<String>>,
+        /// How far its sources were read.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub cursor: Option<WirePayload>,
+        /// Whether no more children will be spawned.
+        #[serde(default, skip_serializing_if = "is_default")]
+        pub seal: bool,
+        /// At which counts the job gets a signal.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub watch: Option<request::Watch>,
+        /// How it is merged, as JSON text.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub merge_record: Option<String>,
+        /// Whether it is merged.
+        #[serde(default, skip_serializing_if = "is_default")]
+        pub merged: bool,
+        /// Whether its live children are cancelled.
+        #[serde(default, skip_serializing_if = "is_default")]
+        pub cancel_children: bool,
+    }
 }
 
 /// How often the rules of a job's retry policy were used, and the policies by which an error is decided.
@@ -442,28 +486,32 @@ impl From<Branch> for BranchUpdate {
     }
 }
 
-/// The answer to one change. Made from [`CommitOutcome`].
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-pub struct Committed {
-    /// What happened to it.
-    pub outcome: Verdict,
-    /// The state of the job, where the server has decided it: after an `error`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub state: Option<State>,
-    /// Why it was refused.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub message: Option<String>,
+described! {
+    /// The answer to one change. Made from [`CommitOutcome`].
+    #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+    pub struct Committed {
+        /// What happened to it.
+        pub outcome: Verdict,
+        /// The state of the job, where the server has decided it: after an `error`.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub state: Option<State>,
+        /// Why it was refused.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub message: Option<String>,
+    }
 }
 
-/// What happened to a change; see [`CommitOutcome`].
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-#[expect(missing_docs, reason = "the variants are those of `CommitOutcome`")]
-pub enum Verdict {
-    Committed,
-    Halted,
-    Fenced,
-    Refused,
+described! {
+    /// What happened to a change; see [`CommitOutcome`].
+    #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+    #[serde(rename_all = "snake_case")]
+    #[expect(missing_docs, reason = "the variants are those of `CommitOutcome`")]
+    pub enum Verdict {
+        Committed,
+        Halted,
+        Fenced,
+        Refused,
+    }
 }
 
 impl From<CommitOutcome> for Committed {

@@ -8,6 +8,7 @@ use windlass_model::{
 
 use super::{
     payload::WirePayload,
+    schema::described,
     shared::{answer, is_default, request},
     spans::Millis,
 };
@@ -20,99 +21,103 @@ const fn is_first_version(version: &i32) -> bool {
     *version == 1
 }
 
-/// A job to be submitted: by a submit, or by the commit of its parent. Into [`NewJob`].
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Job {
-    /// Its id, which the client draws.
-    pub id: JobId,
-    /// Its kind.
-    pub kind: String,
-    /// The version of the kind.
-    #[serde(default = "first_version", skip_serializing_if = "is_first_version")]
-    pub version: i32,
-    /// Its queue.
-    pub queue: String,
-    /// Its key.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub key: Option<String>,
-    /// From -100, most urgent, to 100.
-    #[serde(default, skip_serializing_if = "is_default")]
-    pub priority: i16,
-    /// It is due this long after the submit.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub delay_ms: Option<Millis>,
-    /// It is due at this time. Not with `delay_ms`; without both it is due at once.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub due_at: Option<Time>,
-    /// When it fails if it has not ended.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub deadline_at: Option<Time>,
-    /// The job that submitted it. Not of children in a commit, whose parent is the job of the change.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub parent: Option<JobId>,
-    /// Of a child in a commit: its end is reported to nobody.
-    #[serde(default, skip_serializing_if = "is_default")]
-    pub detached: bool,
-    /// Of a child in a commit: its position in a branch of its parent.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub branch: Option<Box<Position>>,
-    /// The stage it starts in, if it is a machine.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub stage: Option<String>,
-    /// The signals in its inbox from the start.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub signals: Vec<FirstSignal>,
-    /// Words to find it by.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub tags: Vec<String>,
-    /// JSON text of the caller's own.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub options: Option<String>,
-    /// How long one attempt may run.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub timeout_ms: Option<Millis>,
-    /// When failed attempts are repeated.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub retry: Option<Vec<request::RetryRule>>,
-    /// Its unique name.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub unique: Option<Box<request::Unique>>,
-    /// Its serial key.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub serial: Option<Box<request::Serial>>,
-    /// The rate limit that it starts under.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub rate: Option<Box<request::Rate>>,
-    /// The tick of the schedule that it is for.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub tick: Option<Time>,
-    /// The W3C trace that it is part of.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub trace: Option<String>,
-    /// Its input.
-    pub input: WirePayload,
-    /// 32 hexadecimal digits that distinguish this input from others, of a client that encodes inputs; without it the server makes one
-    /// of the kind and the input.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub digest: Option<String>,
+described! {
+    /// A job to be submitted: by a submit, or by the commit of its parent. Into [`NewJob`].
+    #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    pub struct Job {
+        /// Its id, which the client draws.
+        pub id: JobId,
+        /// Its kind.
+        pub kind: String,
+        /// The version of the kind.
+        #[serde(default = "first_version", skip_serializing_if = "is_first_version")]
+        pub version: i32,
+        /// Its queue.
+        pub queue: String,
+        /// Its key.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub key: Option<String>,
+        /// From -100, most urgent, to 100.
+        #[serde(default, skip_serializing_if = "is_default")]
+        pub priority: i16,
+        /// It is due this long after the submit.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub delay_ms: Option<Millis>,
+        /// It is due at this time. Not with `delay_ms`; without both it is due at once.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub due_at: Option<Time>,
+        /// When it fails if it has not ended.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub deadline_at: Option<Time>,
+        /// The job that submitted it. Not of children in a commit, whose parent is the job of the change.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub parent: Option<JobId>,
+        /// Of a child in a commit: its end is reported to nobody.
+        #[serde(default, skip_serializing_if = "is_default")]
+        pub detached: bool,
+        /// Of a child in a commit: its position in a branch of its parent.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub branch: Option<Box<Position>>,
+        /// The stage it starts in, if it is a machine.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub stage: Option<String>,
+        /// The signals in its inbox from the start.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        pub signals: Vec<FirstSignal>,
+        /// Words to find it by.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        pub tags: Vec<String>,
+        /// JSON text of the caller's own.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub options: Option<String>,
+        /// How long one attempt may run.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub timeout_ms: Option<Millis>,
+        /// When failed attempts are repeated.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub retry: Option<Vec<request::RetryRule>>,
+        /// Its unique name.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub unique: Option<Box<request::Unique>>,
+        /// Its serial key.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub serial: Option<Box<request::Serial>>,
+        /// The rate limit that it starts under.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub rate: Option<Box<request::Rate>>,
+        /// The tick of the schedule that it is for.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub tick: Option<Time>,
+        /// The W3C trace that it is part of.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub trace: Option<String>,
+        /// Its input.
+        pub input: WirePayload,
+        /// 32 hexadecimal digits that distinguish this input from others, of a client that encodes inputs; without it the server makes one
+        /// of the kind and the input.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub digest: Option<String>,
+    }
 }
 
-/// The position of a child in a branch; see [`BranchPosition`].
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Position {
-    /// The number of the branch.
-    pub number: BranchNo,
-    /// The index of the spawn's name in the branch.
-    #[serde(default, skip_serializing_if = "is_default")]
-    pub spawn: i16,
-    /// Which item of the spawn's source it is.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
-    pub item: String,
-    /// How many items it represents.
-    #[serde(default = "one_item", skip_serializing_if = "is_one_item")]
-    pub items: u32,
+described! {
+    /// The position of a child in a branch; see [`BranchPosition`].
+    #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    pub struct Position {
+        /// The number of the branch.
+        pub number: BranchNo,
+        /// The index of the spawn's name in the branch.
+        #[serde(default, skip_serializing_if = "is_default")]
+        pub spawn: i16,
+        /// Which item of the spawn's source it is.
+        #[serde(default, skip_serializing_if = "String::is_empty")]
+        pub item: String,
+        /// How many items it represents.
+        #[serde(default = "one_item", skip_serializing_if = "is_one_item")]
+        pub items: u32,
+    }
 }
 
 const fn one_item() -> u32 {
@@ -123,16 +128,18 @@ const fn is_one_item(items: &u32) -> bool {
     *items == 1
 }
 
-/// A signal that a job has in its inbox from the start.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct FirstSignal {
-    /// Its name.
-    pub name: String,
-    /// Its dedup id.
-    pub dedup: String,
-    /// The message.
-    pub payload: WirePayload,
+described! {
+    /// A signal that a job has in its inbox from the start.
+    #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    pub struct FirstSignal {
+        /// Its name.
+        pub name: String,
+        /// Its dedup id.
+        pub dedup: String,
+        /// The message.
+        pub payload: WirePayload,
+    }
 }
 
 impl From<NewJob> for Job {
@@ -253,125 +260,131 @@ fn unhex(text: &str) -> Option<[u8; 16]> {
     u128::from_str_radix(text, 16).ok().filter(|_| is_hex).map(u128::to_be_bytes)
 }
 
-/// A job as a claim returns it. Made from [`ClaimedJob`].
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-pub struct Claimed {
-    /// The job.
-    pub id: JobId,
-    /// Its kind.
-    pub kind: String,
-    /// The version of the kind.
-    #[serde(default = "first_version")]
-    pub version: i32,
-    /// The number of the claim that took it; every write names it.
-    pub claim: ClaimNo,
-    /// The epoch of the claim; every write names it.
-    pub epoch: Epoch,
-    /// The revision that the first change follows.
-    pub rev: Rev,
-    /// Failed attempts since it last made progress.
-    #[serde(default)]
-    pub attempts: u32,
-    /// How often each rule of its retry policy was used since then.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub retry_counts: Vec<u32>,
-    /// How many workers died while they had it claimed.
-    #[serde(default, skip_serializing_if = "is_default")]
-    pub worker_deaths: u16,
-    /// Its key.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub key: Option<String>,
-    /// When it became due.
-    pub due_at: Time,
-    /// When it fails if it has not ended.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub deadline_at: Option<Time>,
-    /// How long one attempt may run.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub timeout_ms: Option<Millis>,
-    /// Its own retry policy.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub retry: Option<Vec<answer::RetryRule>>,
-    /// Its unique name.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub unique: Option<Box<answer::Unique>>,
-    /// Its serial key.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub serial: Option<Box<answer::Serial>>,
-    /// The rate limit that it started under.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub rate: Option<Box<answer::Rate>>,
-    /// The tick of the schedule that it is for.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub tick: Option<Time>,
-    /// The W3C trace that it is part of.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub trace: Option<String>,
-    /// Its input.
-    pub input: WirePayload,
-    /// The parent, if its wait for children counts this job's end.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub parent: Option<JobId>,
-    /// The branch that counts its end.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub branch: Option<Member>,
-    /// The stage that it is in, if it is a machine.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub stage: Option<String>,
-    /// The revision that led to the stage.
-    #[serde(default, skip_serializing_if = "is_default")]
-    pub stage_rev: Rev,
-    /// Steps since it last waited.
-    #[serde(default, skip_serializing_if = "is_default")]
-    pub steps: u32,
-    /// The data of the stage; without it the input is.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub data: Option<WirePayload>,
-    /// What it was parked for when it last made progress.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub wait: Option<answer::Wait>,
-    /// When that wait times out.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub wait_until: Option<Time>,
-    /// How many of the children that it waits for have not ended.
-    #[serde(default, skip_serializing_if = "is_default")]
-    pub pending_children: u32,
-    /// The signals that it waits for and that have arrived, oldest first.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub inbox: Vec<Signal>,
-    /// How it ends once its undos have run, if it is being unwound.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub unwind: Option<Box<answer::UnwindTo>>,
-    /// What of it cannot be decoded, and why. Such a job must not run.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub fault: Option<Box<str>>,
+described! {
+    /// A job as a claim returns it. Made from [`ClaimedJob`].
+    #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+    pub struct Claimed {
+        /// The job.
+        pub id: JobId,
+        /// Its kind.
+        pub kind: String,
+        /// The version of the kind.
+        #[serde(default = "first_version")]
+        pub version: i32,
+        /// The number of the claim that took it; every write names it.
+        pub claim: ClaimNo,
+        /// The epoch of the claim; every write names it.
+        pub epoch: Epoch,
+        /// The revision that the first change follows.
+        pub rev: Rev,
+        /// Failed attempts since it last made progress.
+        #[serde(default)]
+        pub attempts: u32,
+        /// How often each rule of its retry policy was used since then.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        pub retry_counts: Vec<u32>,
+        /// How many workers died while they had it claimed.
+        #[serde(default, skip_serializing_if = "is_default")]
+        pub worker_deaths: u16,
+        /// Its key.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub key: Option<String>,
+        /// When it became due.
+        pub due_at: Time,
+        /// When it fails if it has not ended.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub deadline_at: Option<Time>,
+        /// How long one attempt may run.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub timeout_ms: Option<Millis>,
+        /// Its own retry policy.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub retry: Option<Vec<answer::RetryRule>>,
+        /// Its unique name.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub unique: Option<Box<answer::Unique>>,
+        /// Its serial key.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub serial: Option<Box<answer::Serial>>,
+        /// The rate limit that it started under.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub rate: Option<Box<answer::Rate>>,
+        /// The tick of the schedule that it is for.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub tick: Option<Time>,
+        /// The W3C trace that it is part of.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub trace: Option<String>,
+        /// Its input.
+        pub input: WirePayload,
+        /// The parent, if its wait for children counts this job's end.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub parent: Option<JobId>,
+        /// The branch that counts its end.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub branch: Option<Member>,
+        /// The stage that it is in, if it is a machine.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub stage: Option<String>,
+        /// The revision that led to the stage.
+        #[serde(default, skip_serializing_if = "is_default")]
+        pub stage_rev: Rev,
+        /// Steps since it last waited.
+        #[serde(default, skip_serializing_if = "is_default")]
+        pub steps: u32,
+        /// The data of the stage; without it the input is.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub data: Option<WirePayload>,
+        /// What it was parked for when it last made progress.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub wait: Option<answer::Wait>,
+        /// When that wait times out.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub wait_until: Option<Time>,
+        /// How many of the children that it waits for have not ended.
+        #[serde(default, skip_serializing_if = "is_default")]
+        pub pending_children: u32,
+        /// The signals that it waits for and that have arrived, oldest first.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        pub inbox: Vec<Signal>,
+        /// How it ends once its undos have run, if it is being unwound.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub unwind: Option<Box<answer::UnwindTo>>,
+        /// What of it cannot be decoded, and why. Such a job must not run.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub fault: Option<Box<str>>,
+    }
 }
 
-/// The branch that counts a job's end; see [`BranchMember`].
-#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
-pub struct Member {
-    /// The job that opened the branch.
-    pub parent: JobId,
-    /// The number of the branch.
-    pub number: BranchNo,
-    /// How many items the job represents that are not counted yet.
-    pub items: u32,
+described! {
+    /// The branch that counts a job's end; see [`BranchMember`].
+    #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
+    pub struct Member {
+        /// The job that opened the branch.
+        pub parent: JobId,
+        /// The number of the branch.
+        pub number: BranchNo,
+        /// How many items the job represents that are not counted yet.
+        pub items: u32,
+    }
 }
 
-/// A signal in an inbox; see [`windlass_model::Signal`].
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-pub struct Signal {
-    /// Its number, which orders the signals of an inbox.
-    pub number: i64,
-    /// Its name.
-    pub name: String,
-    /// When it was delivered.
-    pub at: Time,
-    /// The message.
-    pub payload: WirePayload,
-    /// Why the job's code could not decode it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub unreadable: Option<String>,
+described! {
+    /// A signal in an inbox; see [`windlass_model::Signal`].
+    #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+    pub struct Signal {
+        /// Its number, which orders the signals of an inbox.
+        pub number: i64,
+        /// Its name.
+        pub name: String,
+        /// When it was delivered.
+        pub at: Time,
+        /// The message.
+        pub payload: WirePayload,
+        /// Why the job's code could not decode it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub unreadable: Option<String>,
+    }
 }
 
 impl From<windlass_model::Signal> for Signal {

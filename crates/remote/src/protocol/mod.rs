@@ -1,6 +1,6 @@
 //! Version 1 of the worker protocol: what is sent and answered under `/worker/v1/`.
 //!
-//! In reading order: `payload` and `spans` write bytes and durations; `shared` has what is in requests and in answers; `job` has jobs as
+//! In reading order: `payload` and `spans` write bytes and durations, and `schema` describes types; `shared` has what is in requests and in answers; `job` has jobs as
 //! they are submitted and as they are claimed; `change` what an attempt writes; `calls` the requests and answers of workers and
 //! `reads` those of running code. Each type says into which type of the model it converts, or from which it is made.
 
@@ -9,6 +9,7 @@ pub mod change;
 pub mod job;
 mod payload;
 pub mod reads;
+pub mod schema;
 pub mod shared;
 mod spans;
 #[cfg(test)]

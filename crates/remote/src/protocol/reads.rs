@@ -8,6 +8,7 @@ use super::{
     calls::{Ended, requests},
     job::Signal,
     payload::WirePayload,
+    schema::described,
     shared::{
         answer::{ContextValue, Entry, Watch},
         is_default,
@@ -97,58 +98,70 @@ const fn is_page(limit: &usize) -> bool {
     *limit == super::MAX_PAGE
 }
 
-/// The answer to [`Journal`].
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-pub struct JournalPage {
-    /// The entries.
-    pub entries: Vec<Entry>,
-    /// Whether there are more after them.
-    pub more: bool,
+described! {
+    /// The answer to [`Journal`].
+    #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+    pub struct JournalPage {
+        /// The entries.
+        pub entries: Vec<Entry>,
+        /// Whether there are more after them.
+        pub more: bool,
+    }
 }
 
-/// The answer to [`Journals`].
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-pub struct JournalsAnswer {
-    /// The first page of each journal, in order.
-    pub journals: Vec<JournalPage>,
+described! {
+    /// The answer to [`Journals`].
+    #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+    pub struct JournalsAnswer {
+        /// The first page of each journal, in order.
+        pub journals: Vec<JournalPage>,
+    }
 }
 
-/// The answer to [`Context`].
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-pub struct ContextAnswer {
-    /// The values.
-    pub context: Vec<ContextValue>,
+described! {
+    /// The answer to [`Context`].
+    #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+    pub struct ContextAnswer {
+        /// The values.
+        pub context: Vec<ContextValue>,
+    }
 }
 
-/// The answer to [`Inbox`].
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-pub struct InboxAnswer {
-    /// The signals, oldest first.
-    pub signals: Vec<Signal>,
+described! {
+    /// The answer to [`Inbox`].
+    #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+    pub struct InboxAnswer {
+        /// The signals, oldest first.
+        pub signals: Vec<Signal>,
+    }
 }
 
-/// The answer to [`ChildEnds`].
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-pub struct ChildEndsPage {
-    /// The children.
-    pub children: Vec<ChildEnd>,
-    /// Whether there are more after them.
-    pub more: bool,
+described! {
+    /// The answer to [`ChildEnds`].
+    #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+    pub struct ChildEndsPage {
+        /// The children.
+        pub children: Vec<ChildEnd>,
+        /// Whether there are more after them.
+        pub more: bool,
+    }
 }
 
-/// A child whose end a job waits for; see [`windlass_store::ChildEnd`].
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-pub struct ChildEnd {
-    /// The child.
-    pub id: JobId,
-    /// Its kind.
-    pub kind: String,
-    /// The parent's name for it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub key: Option<String>,
-    /// How it ended.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub end: Option<Ended>,
+described! {
+    /// A child whose end a job waits for; see [`windlass_store::ChildEnd`].
+    #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+    pub struct ChildEnd {
+        /// The child.
+        pub id: JobId,
+        /// Its kind.
+        pub kind: String,
+        /// The parent's name for it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub key: Option<String>,
+        /// How it ended.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub end: Option<Ended>,
+    }
 }
 
 impl From<windlass_store::ChildEnd> for ChildEnd {
@@ -165,68 +178,74 @@ impl From<ChildEnd> for windlass_store::ChildEnd {
     }
 }
 
-/// The answer to [`Branches`].
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-pub struct BranchesAnswer {
-    /// The branches.
-    pub branches: Vec<Branch>,
+described! {
+    /// The answer to [`Branches`].
+    #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+    pub struct BranchesAnswer {
+        /// The branches.
+        pub branches: Vec<Branch>,
+    }
 }
 
-/// A branch of a job; see [`windlass_store::Branch`], which says what each field is.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-#[expect(missing_docs, reason = "the fields are those of `windlass_store::Branch`")]
-pub struct Branch {
-    pub job: JobId,
-    pub number: BranchNo,
-    pub name: String,
-    #[serde(default)]
-    pub spawns: Vec<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub cursor: Option<WirePayload>,
-    #[serde(default)]
-    pub sealed: bool,
-    #[serde(default)]
-    pub merged: bool,
-    #[serde(default)]
-    pub cancels_children: bool,
-    pub spawned: i64,
-    pub started: i64,
-    pub done: i64,
-    pub failed: i64,
-    pub cancelled: i64,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub watch: Option<Watch>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub merge_record: Option<String>,
-    pub opened_at: Time,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub sealed_at: Option<Time>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub merged_at: Option<Time>,
-    #[serde(default)]
-    pub poll: Poll,
+described! {
+    /// A branch of a job; see [`windlass_store::Branch`], which says what each field is.
+    #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+    #[expect(missing_docs, reason = "the fields are those of `windlass_store::Branch`")]
+    pub struct Branch {
+        pub job: JobId,
+        pub number: BranchNo,
+        pub name: String,
+        #[serde(default)]
+        pub spawns: Vec<String>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub cursor: Option<WirePayload>,
+        #[serde(default)]
+        pub sealed: bool,
+        #[serde(default)]
+        pub merged: bool,
+        #[serde(default)]
+        pub cancels_children: bool,
+        pub spawned: i64,
+        pub started: i64,
+        pub done: i64,
+        pub failed: i64,
+        pub cancelled: i64,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub watch: Option<Watch>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub merge_record: Option<String>,
+        pub opened_at: Time,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub sealed_at: Option<Time>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub merged_at: Option<Time>,
+        #[serde(default)]
+        pub poll: Poll,
+    }
 }
 
-/// The result of a branch's last poll; see [`BranchPoll`], which says what each field is.
-#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
-#[serde(default)]
-#[expect(missing_docs, reason = "the fields are those of `BranchPoll`")]
-pub struct Poll {
-    pub at: Option<Time>,
-    pub next_at: Option<Time>,
-    pub interval: f64,
-    pub polls: u32,
-    pub ended: i64,
-    pub pending: i64,
-    pub never_started: i64,
-    pub running: i64,
-    pub missing: i64,
-    pub rate: f64,
-    pub eta: Option<f64>,
-    pub counted_at: Option<Time>,
-    pub searched_at: Option<Time>,
-    pub redelivered: u64,
-    pub redelivered_at: Option<Time>,
+described! {
+    /// The result of a branch's last poll; see [`BranchPoll`], which says what each field is.
+    #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+    #[serde(default)]
+    #[expect(missing_docs, reason = "the fields are those of `BranchPoll`")]
+    pub struct Poll {
+        pub at: Option<Time>,
+        pub next_at: Option<Time>,
+        pub interval: f64,
+        pub polls: u32,
+        pub ended: i64,
+        pub pending: i64,
+        pub never_started: i64,
+        pub running: i64,
+        pub missing: i64,
+        pub rate: f64,
+        pub eta: Option<f64>,
+        pub counted_at: Option<Time>,
+        pub searched_at: Option<Time>,
+        pub redelivered: u64,
+        pub redelivered_at: Option<Time>,
+    }
 }
 
 impl From<BranchPoll> for Poll {
@@ -323,16 +342,18 @@ impl From<Branch> for windlass_store::Branch {
     }
 }
 
-/// Which children of a branch are meant; see [`ChildStates`].
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-#[expect(missing_docs, reason = "the variants are those of `ChildStates`")]
-pub enum Which {
-    #[default]
-    All,
-    Live,
-    Ended,
-    Unsuccessful,
+described! {
+    /// Which children of a branch are meant; see [`ChildStates`].
+    #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+    #[serde(rename_all = "snake_case")]
+    #[expect(missing_docs, reason = "the variants are those of `ChildStates`")]
+    pub enum Which {
+        #[default]
+        All,
+        Live,
+        Ended,
+        Unsuccessful,
+    }
 }
 
 impl From<ChildStates> for Which {
@@ -357,51 +378,55 @@ impl From<Which> for ChildStates {
     }
 }
 
-/// The answer to [`BranchChildren`].
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-pub struct BranchChildrenPage {
-    /// The children.
-    pub children: Vec<BranchChild>,
-    /// Whether there are more after them.
-    pub more: bool,
+described! {
+    /// The answer to [`BranchChildren`].
+    #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+    pub struct BranchChildrenPage {
+        /// The children.
+        pub children: Vec<BranchChild>,
+        /// Whether there are more after them.
+        pub more: bool,
+    }
 }
 
-/// A child of a branch; see [`windlass_store::BranchChild`] and [`Summary`], which say what each field is.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-#[expect(missing_docs, reason = "the fields are those of `windlass_store::BranchChild`")]
-pub struct BranchChild {
-    pub id: JobId,
-    pub kind: String,
-    pub version: i32,
-    pub queue: String,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub key: Option<String>,
-    pub state: State,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub stage: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub reason: Option<Reason>,
-    #[serde(default, skip_serializing_if = "is_default")]
-    pub priority: i16,
-    #[serde(default, skip_serializing_if = "is_default")]
-    pub attempts: u32,
-    pub submitted_at: Time,
-    pub due_at: Time,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub finished_at: Option<Time>,
-    pub branch: BranchNo,
-    #[serde(default, skip_serializing_if = "is_default")]
-    pub spawn: i16,
-    #[serde(default, skip_serializing_if = "String::is_empty")]
-    pub item: String,
-    pub items: u32,
-    #[serde(default, skip_serializing_if = "is_default")]
-    pub items_done: u32,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub end: Option<Ended>,
-    pub input: WirePayload,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub data: Option<WirePayload>,
+described! {
+    /// A child of a branch; see [`windlass_store::BranchChild`] and [`Summary`], which say what each field is.
+    #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+    #[expect(missing_docs, reason = "the fields are those of `windlass_store::BranchChild`")]
+    pub struct BranchChild {
+        pub id: JobId,
+        pub kind: String,
+        pub version: i32,
+        pub queue: String,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub key: Option<String>,
+        pub state: State,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub stage: Option<String>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub reason: Option<Reason>,
+        #[serde(default, skip_serializing_if = "is_default")]
+        pub priority: i16,
+        #[serde(default, skip_serializing_if = "is_default")]
+        pub attempts: u32,
+        pub submitted_at: Time,
+        pub due_at: Time,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub finished_at: Option<Time>,
+        pub branch: BranchNo,
+        #[serde(default, skip_serializing_if = "is_default")]
+        pub spawn: i16,
+        #[serde(default, skip_serializing_if = "String::is_empty")]
+        pub item: String,
+        pub items: u32,
+        #[serde(default, skip_serializing_if = "is_default")]
+        pub items_done: u32,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub end: Option<Ended>,
+        pub input: WirePayload,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub data: Option<WirePayload>,
+    }
 }
 
 impl From<windlass_store::BranchChild> for BranchChild {
@@ -465,9 +490,11 @@ impl From<BranchChild> for windlass_store::BranchChild {
     }
 }
 
-/// The answer to [`Clock`].
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct ClockAnswer {
-    /// The store's clock.
-    pub now: Time,
+described! {
+    /// The answer to [`Clock`].
+    #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+    pub struct ClockAnswer {
+        /// The store's clock.
+        pub now: Time,
+    }
 }

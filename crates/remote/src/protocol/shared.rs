@@ -11,7 +11,7 @@ use windlass_model::{
     unique::{Conflict, States},
 };
 
-use super::{payload::WirePayload, spans::Millis};
+use super::{payload::WirePayload, schema::described, spans::Millis};
 
 /// Whether a value is the default of its type, and is left out.
 pub(super) fn is_default<T: Default + PartialEq>(value: &T) -> bool {
@@ -31,28 +31,30 @@ const fn is_true(value: &bool) -> bool {
 }
 
 macro_rules! shared_types {
-    ($(#[$strict:meta])*) => {
-        /// An error of an attempt. Made from, and into, [`windlass_model::Failure`].
-        #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-        $(#[$strict])*
-        pub struct Failure {
-            /// A word by which retry policies match it; `error` if it has none.
-            #[serde(default = "error_class")]
-            pub class: String,
-            /// What went wrong, for people.
-            pub message: String,
-            /// Whether another attempt may help.
-            #[serde(default = "yes", skip_serializing_if = "is_true")]
-            pub retry: bool,
-            /// Whether it cancels the job, which is no error.
-            #[serde(default, skip_serializing_if = "is_default")]
-            pub cancel: bool,
-            /// How long to wait before the next attempt, in place of the policy's delay.
-            #[serde(default, skip_serializing_if = "Option::is_none")]
-            pub after_ms: Option<Millis>,
-            /// The error as data.
-            #[serde(default, skip_serializing_if = "Option::is_none")]
-            pub detail: Option<serde_json::Value>,
+    ($(#[$($strict:tt)*])*) => {
+        described! {
+            /// An error of an attempt. Made from, and into, [`windlass_model::Failure`].
+            #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+            $(#[$($strict)*])*
+            pub struct Failure {
+                /// A word by which retry policies match it; `error` if it has none.
+                #[serde(default = "error_class")]
+                pub class: String,
+                /// What went wrong, for people.
+                pub message: String,
+                /// Whether another attempt may help.
+                #[serde(default = "yes", skip_serializing_if = "is_true")]
+                pub retry: bool,
+                /// Whether it cancels the job, which is no error.
+                #[serde(default, skip_serializing_if = "is_default")]
+                pub cancel: bool,
+                /// How long to wait before the next attempt, in place of the policy's delay.
+                #[serde(default, skip_serializing_if = "Option::is_none")]
+                pub after_ms: Option<Millis>,
+                /// The error as data.
+                #[serde(default, skip_serializing_if = "Option::is_none")]
+                pub detail: Option<serde_json::Value>,
+            }
         }
 
         fn error_class() -> String {
@@ -89,24 +91,26 @@ macro_rules! shared_types {
             }
         }
 
-        /// One rule of a retry policy; the first whose class matches a failure decides.
-        #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-        $(#[$strict])*
-        pub struct RetryRule {
-            /// The class that it matches; every class if it is left out.
-            #[serde(default, skip_serializing_if = "Option::is_none")]
-            pub class: Option<String>,
-            /// After how many such failures the job fails.
-            pub attempts: u32,
-            /// The delay after the first failure; it doubles with each further one.
-            #[serde(default = "first_delay")]
-            pub base_ms: Millis,
-            /// The longest delay.
-            #[serde(default = "longest_delay")]
-            pub cap_ms: Millis,
-            /// Which part of the delay is random, from 0 to 1.
-            #[serde(default = "jitter")]
-            pub jitter: f64,
+        described! {
+            /// One rule of a retry policy; the first whose class matches a failure decides.
+            #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+            $(#[$($strict)*])*
+            pub struct RetryRule {
+                /// The class that it matches; every class if it is left out.
+                #[serde(default, skip_serializing_if = "Option::is_none")]
+                pub class: Option<String>,
+                /// After how many such failures the job fails.
+                pub attempts: u32,
+                /// The delay after the first failure; it doubles with each further one.
+                #[serde(default = "first_delay")]
+                pub base_ms: Millis,
+                /// The longest delay.
+                #[serde(default = "longest_delay")]
+                pub cap_ms: Millis,
+                /// Which part of the delay is random, from 0 to 1.
+                #[serde(default = "jitter")]
+                pub jitter: f64,
+            }
         }
 
         const fn first_delay() -> Millis {
@@ -144,21 +148,23 @@ macro_rules! shared_types {
             })
         }
 
-        /// A unique name; see [`windlass_model::Unique`].
-        #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-        $(#[$strict])*
-        pub struct Unique {
-            /// The name.
-            pub name: String,
-            /// In which states a job holds it: all that are not final if it is left out.
-            #[serde(default = "live", skip_serializing_if = "is_live")]
-            pub states: States,
-            /// How long after its submit a job holds it at most.
-            #[serde(default, skip_serializing_if = "Option::is_none")]
-            pub within_ms: Option<Millis>,
-            /// What happens to a submit while another job holds it.
-            #[serde(default, skip_serializing_if = "is_default")]
-            pub on_conflict: Conflict,
+        described! {
+            /// A unique name; see [`windlass_model::Unique`].
+            #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+            $(#[$($strict)*])*
+            pub struct Unique {
+                /// The name.
+                pub name: String,
+                /// In which states a job holds it: all that are not final if it is left out.
+                #[serde(default = "live", skip_serializing_if = "is_live")]
+                pub states: States,
+                /// How long after its submit a job holds it at most.
+                #[serde(default, skip_serializing_if = "Option::is_none")]
+                pub within_ms: Option<Millis>,
+                /// What happens to a submit while another job holds it.
+                #[serde(default, skip_serializing_if = "is_default")]
+                pub on_conflict: Conflict,
+            }
         }
 
         const fn live() -> States {
@@ -169,29 +175,33 @@ macro_rules! shared_types {
             *states == States::LIVE
         }
 
-        /// A serial key; see [`windlass_model::Serial`].
-        #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-        $(#[$strict])*
-        pub struct Serial {
-            /// The key.
-            pub key: String,
-            /// How many of its jobs run at once from now on; unchanged if it is left out.
-            #[serde(default, skip_serializing_if = "Option::is_none")]
-            pub slots: Option<u32>,
-            /// Whether the job keeps its slot while it waits.
-            #[serde(default, skip_serializing_if = "is_default")]
-            pub keeps_slot: bool,
+        described! {
+            /// A serial key; see [`windlass_model::Serial`].
+            #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+            $(#[$($strict)*])*
+            pub struct Serial {
+                /// The key.
+                pub key: String,
+                /// How many of its jobs run at once from now on; unchanged if it is left out.
+                #[serde(default, skip_serializing_if = "Option::is_none")]
+                pub slots: Option<u32>,
+                /// Whether the job keeps its slot while it waits.
+                #[serde(default, skip_serializing_if = "is_default")]
+                pub keeps_slot: bool,
+            }
         }
 
-        /// A charge to a rate limit; see [`RateCharge`].
-        #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-        $(#[$strict])*
-        pub struct Rate {
-            /// The limit.
-            pub limit: String,
-            /// How many tokens the job costs.
-            #[serde(default = "one")]
-            pub weight: u32,
+        described! {
+            /// A charge to a rate limit; see [`RateCharge`].
+            #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+            $(#[$($strict)*])*
+            pub struct Rate {
+                /// The limit.
+                pub limit: String,
+                /// How many tokens the job costs.
+                #[serde(default = "one")]
+                pub weight: u32,
+            }
         }
 
         /// The settings of one job, as the fields of a job have them; see [`Settings`].
@@ -262,41 +272,47 @@ macro_rules! shared_types {
             }
         }
 
-        /// What a parked job waits for: signals, children, or neither, which only gives up its slot. See
-        /// [`windlass_model::Wait`].
-        #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
-        $(#[$strict])*
-        pub struct Wait {
-            /// Signals.
-            #[serde(default, skip_serializing_if = "Option::is_none")]
-            pub signals: Option<WaitSignals>,
-            /// The children that the change which made this revision submitted.
-            #[serde(default, skip_serializing_if = "Option::is_none")]
-            pub children: Option<Rev>,
-            /// How long it waits at most.
-            #[serde(default, skip_serializing_if = "Option::is_none")]
-            pub timeout_ms: Option<Millis>,
+        described! {
+            /// What a parked job waits for: signals, children, or neither, which only gives up its slot. See
+            /// [`windlass_model::Wait`].
+            #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+            $(#[$($strict)*])*
+            pub struct Wait {
+                /// Signals.
+                #[serde(default, skip_serializing_if = "Option::is_none")]
+                pub signals: Option<WaitSignals>,
+                /// The children that the change which made this revision submitted.
+                #[serde(default, skip_serializing_if = "Option::is_none")]
+                pub children: Option<Rev>,
+                /// How long it waits at most.
+                #[serde(default, skip_serializing_if = "Option::is_none")]
+                pub timeout_ms: Option<Millis>,
+            }
         }
 
-        /// The signals that a job waits for.
-        #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-        $(#[$strict])*
-        pub struct WaitSignals {
-            /// Their names; none if only the timeout is waited for.
-            pub names: Vec<SignalName>,
-            /// Of how many of the names a signal must have arrived.
-            pub needs: u32,
+        described! {
+            /// The signals that a job waits for.
+            #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+            $(#[$($strict)*])*
+            pub struct WaitSignals {
+                /// Their names; none if only the timeout is waited for.
+                pub names: Vec<SignalName>,
+                /// Of how many of the names a signal must have arrived.
+                pub needs: u32,
+            }
         }
 
-        /// The name of an awaited signal.
-        #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-        $(#[$strict])*
-        pub struct SignalName {
-            /// The name.
-            pub name: String,
-            /// Whether the step sees every signal of the name, and not only the oldest.
-            #[serde(default, skip_serializing_if = "is_default")]
-            pub every: bool,
+        described! {
+            /// The name of an awaited signal.
+            #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+            $(#[$($strict)*])*
+            pub struct SignalName {
+                /// The name.
+                pub name: String,
+                /// Whether the step sees every signal of the name, and not only the oldest.
+                #[serde(default, skip_serializing_if = "is_default")]
+                pub every: bool,
+            }
         }
 
         impl From<WaitCondition> for Wait {
@@ -335,25 +351,27 @@ macro_rules! shared_types {
             }
         }
 
-        /// The counts at which a branch sends its job a signal; see [`BranchWatch`].
-        #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-        $(#[$strict])*
-        pub struct Watch {
-            /// This many children are done.
-            #[serde(default, skip_serializing_if = "Option::is_none")]
-            pub done: Option<u64>,
-            /// This many failed or were cancelled.
-            #[serde(default, skip_serializing_if = "Option::is_none")]
-            pub unsuccessful: Option<u64>,
-            /// This many ended.
-            #[serde(default, skip_serializing_if = "Option::is_none")]
-            pub ended: Option<u64>,
-            /// The shortest time between two polls of the branch.
-            #[serde(default = "min_poll")]
-            pub min_poll_ms: Millis,
-            /// The longest time.
-            #[serde(default = "max_poll")]
-            pub max_poll_ms: Millis,
+        described! {
+            /// The counts at which a branch sends its job a signal; see [`BranchWatch`].
+            #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+            $(#[$($strict)*])*
+            pub struct Watch {
+                /// This many children are done.
+                #[serde(default, skip_serializing_if = "Option::is_none")]
+                pub done: Option<u64>,
+                /// This many failed or were cancelled.
+                #[serde(default, skip_serializing_if = "Option::is_none")]
+                pub unsuccessful: Option<u64>,
+                /// This many ended.
+                #[serde(default, skip_serializing_if = "Option::is_none")]
+                pub ended: Option<u64>,
+                /// The shortest time between two polls of the branch.
+                #[serde(default = "min_poll")]
+                pub min_poll_ms: Millis,
+                /// The longest time.
+                #[serde(default = "max_poll")]
+                pub max_poll_ms: Millis,
+            }
         }
 
         fn min_poll() -> Millis {
@@ -390,15 +408,17 @@ macro_rules! shared_types {
             }
         }
 
-        /// How a job ends once its undos have run; see [`windlass_model::Unwind`].
-        #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-        $(#[$strict])*
-        pub struct UnwindTo {
-            /// Why it fails; it is cancelled if this is left out.
-            #[serde(default, skip_serializing_if = "Option::is_none")]
-            pub reason: Option<Reason>,
-            /// The error.
-            pub error: Failure,
+        described! {
+            /// How a job ends once its undos have run; see [`windlass_model::Unwind`].
+            #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+            $(#[$($strict)*])*
+            pub struct UnwindTo {
+                /// Why it fails; it is cancelled if this is left out.
+                #[serde(default, skip_serializing_if = "Option::is_none")]
+                pub reason: Option<Reason>,
+                /// The error.
+                pub error: Failure,
+            }
         }
 
         impl From<Unwind> for UnwindTo {
@@ -413,28 +433,30 @@ macro_rules! shared_types {
             }
         }
 
-        /// An entry of a journal; see [`JournalEntry`].
-        #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-        $(#[$strict])*
-        pub struct Entry {
-            /// Its number.
-            pub seq: i32,
-            /// The kind of the call.
-            pub call: CallKind,
-            /// What happened to it.
-            pub event: CallEvent,
-            /// The name of the call.
-            pub name: String,
-            /// Distinguishes it from others of the name.
-            #[serde(default, skip_serializing_if = "Option::is_none")]
-            pub key: Option<String>,
-            /// Where in the source it was made.
-            #[serde(default, skip_serializing_if = "Option::is_none")]
-            pub line: Option<String>,
-            /// When, by the worker's clock.
-            pub at: Time,
-            /// Its result.
-            pub payload: WirePayload,
+        described! {
+            /// An entry of a journal; see [`JournalEntry`].
+            #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+            $(#[$($strict)*])*
+            pub struct Entry {
+                /// Its number.
+                pub seq: i32,
+                /// The kind of the call.
+                pub call: CallKind,
+                /// What happened to it.
+                pub event: CallEvent,
+                /// The name of the call.
+                pub name: String,
+                /// Distinguishes it from others of the name.
+                #[serde(default, skip_serializing_if = "Option::is_none")]
+                pub key: Option<String>,
+                /// Where in the source it was made.
+                #[serde(default, skip_serializing_if = "Option::is_none")]
+                pub line: Option<String>,
+                /// When, by the worker's clock.
+                pub at: Time,
+                /// Its result.
+                pub payload: WirePayload,
+            }
         }
 
         impl From<JournalEntry> for Entry {
@@ -467,14 +489,16 @@ macro_rules! shared_types {
             }
         }
 
-        /// A value in the context of a workflow.
-        #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-        $(#[$strict])*
-        pub struct ContextValue {
-            /// Its name.
-            pub name: String,
-            /// The value.
-            pub value: WirePayload,
+        described! {
+            /// A value in the context of a workflow.
+            #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+            $(#[$($strict)*])*
+            pub struct ContextValue {
+                /// Its name.
+                pub name: String,
+                /// The value.
+                pub value: WirePayload,
+            }
         }
     };
 }

@@ -51,7 +51,7 @@ mod tests {
     }
 
     #[test]
-    fn the_address_of_a_server_is_told_or_concluded() {
+    fn the_address_of_a_server_is_set_or_concluded() {
         let at = |text: &str| text.parse::<SocketAddr>().expect("an address");
         let with = |change: fn(&mut Settings)| {
             let mut settings = Settings::default();
@@ -70,7 +70,7 @@ mod tests {
             settings.trusted_proxies = vec!["127.0.0.1".parse().expect("a network")];
         });
         assert_eq!(base(&proxied, at("127.0.0.1:7077")).as_deref(), Some("https://jobs.example"));
-        let told = with(|settings| settings.public_url = Some("https://jobs.example/windlass/".into()));
-        assert_eq!(base(&told, at("127.0.0.1:7077")).as_deref(), Some("https://jobs.example/windlass"));
+        let set = with(|settings| settings.public_url = Some("https://jobs.example/windlass/".into()));
+        assert_eq!(base(&set, at("127.0.0.1:7077")).as_deref(), Some("https://jobs.example/windlass"));
     }
 }

@@ -81,7 +81,7 @@ impl Webhook {
         let exchange = async {
             let response = self.client.send(request).await?;
             let (status, retry_after) = (response.status(), retry_after(&response, now));
-            // Whatever it says: the status is the answer.
+            // Its content does not matter: the status is the answer.
             let _ = response.bytes().await;
             Ok::<_, windlass_http::Error>((status, retry_after))
         };
@@ -130,7 +130,7 @@ impl Webhooks {
     pub fn serve(self, engine: Builder) -> Builder {
         match self.0.is_empty() {
             true => engine,
-            false => engine.data(self).own_task::<Post>(Pool::slots(SLOTS)),
+            false => engine.data(self).own_task::<PostMessage>(Pool::slots(SLOTS)),
         }
     }
 }
@@ -138,22 +138,22 @@ impl Webhooks {
 /// Posts a message.
 #[derive(Serialize, Deserialize)]
 #[serde(transparent)]
-struct Post(AlertMessage);
+struct PostMessage(AlertMessage);
 
 /// What the receiver answered.
 #[derive(Serialize, Deserialize)]
-struct Posted {
+struct PostResult {
     status: u16,
 }
 
-impl Task for Post {
+impl Task for PostMessage {
     const KIND: &'static str = ALERT_KIND;
     const QUEUE: &'static str = ALERT_QUEUE;
-    type Output = Posted;
+    type Output = PostResult;
     type Error = Failure;
 
-    async fn run(self, cx: &TaskCx) -> Result<Posted, Failure> {
-        let Post(AlertMessage { webhook: name, body }) = self;
+    async fn run(self, cx: &TaskCx) -> Result<PostResult, Failure> {
+        let PostMessage(AlertMessage { webhook: name, body }) = self;
         let Some(webhook) = cx.data::<Webhooks>().0.get(&name) else {
             let message = format!(
                 "this process has no webhook {name:?}; add [webhooks.{name}] to its settings and restart it"
@@ -162,7 +162,7 @@ impl Task for Post {
         };
         let body = serde_json::to_vec(&body).map_err(Failure::stop)?;
         let status = webhook.post(body, &cx.id().to_string()).await?;
-        Ok(Posted { status: status.as_u16() })
+        Ok(PostResult { status: status.as_u16() })
     }
 
     /// 20 attempts within about half a day.

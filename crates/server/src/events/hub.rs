@@ -352,6 +352,8 @@ impl Drop for Subscription {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     fn state(known: &[&str], watched: &[&str], all: usize) -> State {
@@ -381,5 +383,27 @@ mod tests {
         let all = state(&["a", "c"], &["a"], 1);
         assert_eq!(reads(&all, 3), (false, vec!["a".to_owned(), "c".to_owned()]));
         assert!(reads(&all, NAMES_EVERY).0 && reads(&state(&[], &[], 1), 3).0);
+    }
+
+    proptest! {
+        #[test]
+        fn no_last_event_id_breaks_a_stream(
+            text in "([0-9a-f]{0,17}-[0-9]{0,21}|1-[0-9]{1,2}|\\PC{0,20})",
+            last in 0_u64..30,
+            kept in 0_u64..20,
+        ) {
+            let kept = kept.min(last);
+            let event = |number| Event { id: (1, number), change: Change::Gate { queue: "q".into(), version: number } };
+            let recent = (last - kept + 1..=last).map(event).collect();
+            let state = State { last, recent, ..state(&[], &[], 0) };
+            if let Some(events) = state.events_after(Some(&text)) {
+                // The id of an event of this process: all after it are known.
+                let (process, number) = text.split_once('-').expect("an id");
+                prop_assert_eq!(u64::from_str_radix(process, 16), Ok(1));
+                let number: u64 = number.parse().expect("a number");
+                let numbers: Vec<u64> = events.iter().map(|event| event.id.1).collect();
+                prop_assert_eq!(numbers, (number + 1..=last).collect::<Vec<u64>>());
+            }
+        }
     }
 }

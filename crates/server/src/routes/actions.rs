@@ -4,11 +4,12 @@ use axum::http::Method;
 use serde_json::{Value, json};
 use windlass::{
     ControlOutcome,
-    operate::{Acted, GRACE, JobAction},
+    operate::{Acted, GRACE, JobAction, RedriveProgress},
 };
 
 use super::{ACT, Answer, NoteInput, Route, bulk::fork_point};
 use crate::{
+    answers::{ForkedJob, SignalSent},
     call::Call,
     error::{Error, JOB, accepted},
     input::{Span, input},
@@ -24,6 +25,7 @@ pub(super) fn routes() -> Vec<Route> {
     let fork_what = "Start a new job from part of the journal of another";
     vec![
         Route::new(post.clone(), "/v1/jobs/{job}/cancel", ACT, "cancel", cancel_what, cancel)
+            .returns::<Acted>()
             .optional_body::<CancelInput>(),
         Route::new(
             post.clone(),
@@ -33,6 +35,7 @@ pub(super) fn routes() -> Vec<Route> {
             "Retry a failed or cancelled job",
             retry,
         )
+        .returns::<Acted>()
         .optional_body::<NoteInput>(),
         Route::new(
             post.clone(),
@@ -42,8 +45,10 @@ pub(super) fn routes() -> Vec<Route> {
             "Pause a job: it is not claimed",
             pause,
         )
+        .returns::<Acted>()
         .optional_body::<NoteInput>(),
         Route::new(post.clone(), "/v1/jobs/{job}/resume", ACT, "resumeJob", "Resume a paused job", resume)
+            .returns::<Acted>()
             .optional_body::<NoteInput>(),
         Route::new(
             post.clone(),
@@ -53,8 +58,10 @@ pub(super) fn routes() -> Vec<Route> {
             "Change the priority of a job",
             priority,
         )
+        .returns::<Acted>()
         .body::<PriorityInput>(),
         Route::new(post.clone(), "/v1/jobs/{job}/signals/{name}", ACT, "signal", signal_what, signal)
+            .returns::<SignalSent>()
             .optional_body::<SignalBody>()
             .answers(
                 "Whether it was delivered, or is a duplicate; and `note`, if the job may not consume it soon",
@@ -67,6 +74,7 @@ pub(super) fn routes() -> Vec<Route> {
             drop_what,
             drop_signal,
         )
+        .returns::<Acted>()
         .optional_body::<NoteInput>(),
         Route::new(
             post.clone(),
@@ -76,6 +84,7 @@ pub(super) fn routes() -> Vec<Route> {
             "Restore an unreadable signal",
             restore_signal,
         )
+        .returns::<Acted>()
         .optional_body::<NoteInput>(),
         Route::new(
             post.clone(),
@@ -85,10 +94,12 @@ pub(super) fn routes() -> Vec<Route> {
             "Retry the unsuccessful children of a job's branches",
             redrive,
         )
+        .returns::<RedriveProgress>()
         .optional_body::<RedriveInput>()
         .answers("How many were retried and refused; `interrupted` if it must be repeated for the rest")
         .progresses(),
         Route::new(post, "/v1/jobs/{job}/fork", ACT, "fork", fork_what, fork)
+            .returns::<ForkedJob>()
             .optional_body::<ForkInput>()
             .answers("The new job"),
     ]

@@ -3,7 +3,11 @@
 use axum::http::Method;
 use windlass::{
     State,
-    operate::{AuditFilter, PruneProgress, doctor, views::AuditPage},
+    operate::{
+        AuditFilter, PruneProgress,
+        doctor::{self, Finding},
+        views::AuditPage,
+    },
     store::Pruned,
 };
 
@@ -19,12 +23,15 @@ use crate::{
 pub(super) fn routes() -> Vec<Route> {
     vec![
         Route::new(Method::GET, "/v1/audit", READ, "audit", "What people did, newest first", audit)
+            .returns::<AuditPage>()
             .query::<AuditQuery>()
             .answers("The entries, and `next_before` for the next page"),
         Route::new(Method::GET, "/v1/doctor", READ, "doctor", "A check-up of the installation", check_up)
+            .returns::<Vec<Finding>>()
             .answers("The findings")
             .untagged(),
         Route::new(Method::POST, "/v1/prune", ADMINISTER, "prune", "Delete jobs that ended long ago", prune)
+            .returns::<PruneProgress>()
             .body::<PruneInput>()
             .answers("How many were deleted and kept; `interrupted` if it must be repeated for the rest")
             .progresses(),

@@ -20,6 +20,7 @@ pub(super) fn routes() -> Vec<Route> {
     let test_what = "Post a test message to the webhook of an alert rule, by a job";
     vec![
         Route::new(Method::GET, "/v1/alerts", READ, "listAlerts", list_what, list)
+            .returns::<AlertsView>()
             .query::<AlertsQuery>()
             .answers("`alerts`, and `mutes`, the mutes that have not ended"),
         Route::new(
@@ -30,6 +31,7 @@ pub(super) fn routes() -> Vec<Route> {
             "The alert rules that this server evaluates",
             rules,
         )
+        .returns::<Vec<RuleView>>()
         .answers("The rules, in the order of the settings"),
         Route::new(
             Method::POST,
@@ -39,6 +41,7 @@ pub(super) fn routes() -> Vec<Route> {
             "Post no messages about an alert rule, or about one subject of it, for a while",
             mute,
         )
+        .returns::<ControlOutcome>()
         .body::<MuteInput>(),
         Route::new(
             Method::POST,
@@ -48,8 +51,11 @@ pub(super) fn routes() -> Vec<Route> {
             "End a mute: messages that were due meanwhile are posted if they are still true",
             unmute,
         )
+        .returns::<ControlOutcome>()
         .body::<UnmuteInput>(),
         Route::new(Method::POST, "/v1/alerts/test", ACT, "testAlert", test_what, test)
+            .returns::<ControlOutcome>()
+            .also_returns::<ControlOutcome>(StatusCode::CREATED, "The job is submitted")
             .body::<TestInput>()
             .answers("The outcome `created`, with the job; its result says whether the message arrived"),
     ]

@@ -6,11 +6,12 @@ use axum::http::Method;
 use serde_json::{Value, json};
 use windlass::{
     Filter,
-    operate::{ForkPoint, GRACE, JobAction, Preview},
+    operate::{BulkProgress, ForkPoint, ForkProgress, GRACE, JobAction, Preview},
 };
 
 use super::{ACT, Answer, Route, filter::FilterInput};
 use crate::{
+    answers::Either,
     call::Call,
     error::{Error, ErrorKind},
     input::{Described, Span, input},
@@ -22,6 +23,7 @@ pub(super) fn routes() -> Vec<Route> {
     let what = "Cancel, retry, pause, resume or reprioritise all jobs that match a filter; with `dry_run` only count them";
     vec![
         Route::new(Method::POST, "/v1/jobs/bulk", ACT, "bulk", what, bulk)
+            .returns::<Either<BulkProgress, Preview>>()
             .body::<BulkInput>()
             .answers(BULK_ANSWER)
             .progresses(),
@@ -33,6 +35,7 @@ pub(super) fn routes() -> Vec<Route> {
             "Start a new job from part of the journal of each job that matches a filter",
             fork_many,
         )
+        .returns::<Either<ForkProgress, Preview>>()
         .body::<ForksInput>()
         .answers("The new jobs. With `dry_run`: how many match, and some of them")
         .progresses(),

@@ -14,8 +14,10 @@ pub(super) fn routes() -> Vec<Route> {
     let kind_what = "The transitions of the machines of a kind, or the calls of its workflows, as a graph for each version";
     vec![
         Route::new(Method::GET, "/v1/jobs/{job}/diagram", READ, "diagram", job_what, of_job)
+            .returns::<JobDiagram>()
             .answers("`machine` or `workflow`; neither for a task, or a job that has not started"),
         Route::new(Method::GET, "/v1/diagrams", READ, "kindDiagrams", kind_what, of_kind)
+            .returns::<KindDiagrams>()
             .query::<DiagramsQuery>()
             .answers("`machines` or `workflows`, by version"),
     ]

@@ -5,13 +5,15 @@ use std::time::Duration;
 use axum::http::{Method, StatusCode};
 use serde_json::{Value, json};
 use windlass::{
-    Filter, JobError, JobId, State, Time,
+    Filter, JobError, JobId, State, Time, Why,
     model::Rev,
     operate::views::{BranchesView, ChildList, ItemFilter, ItemList, JobList, JobView, Journal},
+    store::Attempt,
 };
 
 use super::{Answer, READ, Route, filter::job_filter, page_limit};
 use crate::{
+    answers::{JobResult, JournalPage, TransitionPage, Unfinished},
     call::Call,
     error::{Error, ErrorKind},
     input::{Described, Span, input},
@@ -24,9 +26,11 @@ pub(super) fn routes() -> Vec<Route> {
     let result = "The result of a job. With `wait` it waits for its end; 202 if it has not ended";
     vec![
         Route::new(get.clone(), "/v1/jobs", READ, "listJobs", list, list_jobs)
+            .returns::<JobList>()
             .query::<JobsQuery>()
             .answers("Counts per state, the jobs, and `next_before` for the next page"),
         Route::new(get.clone(), "/v1/jobs/{job}", READ, "showJob", "Everything about a job", show)
+            .returns::<JobView>()
             .query::<ShowQuery>()
             .answers("The job with its history, holds, inbox, journal and branches"),
         Route::new(
@@ -37,6 +41,7 @@ pub(super) fn routes() -> Vec<Route> {
             "Why a job is in its state, and what to do",
             why,
         )
+        .returns::<Why>()
         .answers("The cause, a sentence, and what to do"),
         Route::new(
             get.clone(),
@@ -46,6 +51,7 @@ pub(super) fn routes() -> Vec<Route> {
             "The failed attempts of a job",
             history,
         )
+        .returns::<Vec<Attempt>>()
         .answers("The attempts, oldest first"),
         Route::new(
             get.clone(),
@@ -55,6 +61,7 @@ pub(super) fn routes() -> Vec<Route> {
             "The transitions of a machine",
             transitions,
         )
+        .returns::<TransitionPage>()
         .query::<TransitionsQuery>()
         .answers("The transitions, oldest first, and `next_after` for the next page"),
         Route::new(
@@ -65,9 +72,12 @@ pub(super) fn routes() -> Vec<Route> {
             "The journal of a workflow",
             journal,
         )
+        .returns::<JournalPage>()
         .query::<JournalQuery>()
         .answers("The entries by position, and `next_after` for the next page"),
         Route::new(get.clone(), "/v1/jobs/{job}/result", READ, "result", result, self::result)
+            .returns::<JobResult>()
+            .also_returns::<Unfinished>(StatusCode::ACCEPTED, "It has not ended")
             .query::<ResultQuery>()
             .answers("The state, with `output` or `failure` if it has ended")
             .waits(),
@@ -79,6 +89,7 @@ pub(super) fn routes() -> Vec<Route> {
             "The jobs that a job submitted",
             children,
         )
+        .returns::<ChildList>()
         .query::<ChildrenQuery>()
         .answers("The children, oldest first, and `next_after` for the next page"),
         Route::new(
@@ -89,6 +100,7 @@ pub(super) fn routes() -> Vec<Route> {
             "How far the branches of a job are",
             branches,
         )
+        .returns::<BranchesView>()
         .query::<BranchQuery>()
         .answers("The branches with their counts"),
         Route::new(
@@ -99,6 +111,7 @@ pub(super) fn routes() -> Vec<Route> {
             "The children of branches, those in blocks included",
             items,
         )
+        .returns::<ItemList>()
         .query::<ItemsQuery>()
         .answers("The children, and `next_after` for the next page"),
     ]

@@ -21,11 +21,13 @@ mod worker;
 
 use std::{future::Future, pin::Pin, sync::Arc};
 
-use axum::http::Method;
+use axum::http::{Method, StatusCode};
 use serde_json::Value;
 use windlass::{Retry, model::Permission};
+use windlass_remote::protocol::schema::Schemas;
 
 use crate::{
+    answers::Answered,
     call::Call,
     error::Error,
     input::{Described, Field, Fields, input, object_schema},
@@ -34,6 +36,8 @@ use crate::{
 
 /// What a handler returns.
 pub(crate) type Answer = Result<Reply, Error>;
+/// Makes a schema, and the named ones that it refers to.
+pub(crate) type Describe = fn(&mut Schemas) -> Value;
 type Handler = Arc<dyn Fn(Call) -> Pin<Box<dyn Future<Output = Answer> + Send>> + Send + Sync>;
 
 /// Who may use a route.
@@ -77,9 +81,13 @@ pub(crate) struct Route {
     pub(crate) access: Access,
     pub(crate) query: Vec<Field>,
     /// The schema of the body, and whether there must be one.
-    pub(crate) body: Option<(Value, bool)>,
+    pub(crate) body: Option<(Describe, bool)>,
     /// What the answer is, for the API description.
     pub(crate) answer: &'static str,
+    /// The schema of the answer, if it is JSON.
+    pub(crate) answer_schema: Option<Describe>,
+    /// Answers with other statuses than 200: what they are, and their schemas.
+    pub(crate) other_answers: Vec<(StatusCode, &'static str, Describe)>,
     /// Whether the handler limits its own time.
     pub(crate) waits: bool,
     /// Whether it reports its progress to clients that accept events.
@@ -111,6 +119,8 @@ impl Route {
             query: Vec::new(),
             body: None,
             answer: "The outcome",
+            answer_schema: None,
+            other_answers: Vec::new(),
             waits: false,
             progresses: false,
             tagged,
@@ -139,19 +149,31 @@ impl Route {
 
     /// Adds its body, which must be there.
     fn body<T: Described>(mut self) -> Route {
-        self.body = Some((T::schema(), true));
+        self.body = Some((|_| T::schema(), true));
         self
     }
 
     /// Adds its body, which may be left out.
     fn optional_body<T: Fields>(mut self) -> Route {
-        self.body = Some((object_schema(T::fields()), false));
+        self.body = Some((|_| object_schema(T::fields()), false));
         self
     }
 
     /// Says what the answer is.
     fn answers(mut self, answer: &'static str) -> Route {
         self.answer = answer;
+        self
+    }
+
+    /// Adds the schema of the answer.
+    fn returns<T: Answered>(mut self) -> Route {
+        self.answer_schema = Some(T::schema);
+        self
+    }
+
+    /// Adds an answer with another status.
+    fn also_returns<T: Answered>(mut self, status: StatusCode, answer: &'static str) -> Route {
+        self.other_answers.push((status, answer, T::schema));
         self
     }
 

@@ -8,7 +8,7 @@ use windlass::{
 };
 
 use super::{Answer, READ, Route, jobs::no_query};
-use crate::{call::Call, input::input, reply::Reply};
+use crate::{answers::FoundName, call::Call, input::input, reply::Reply};
 
 pub(super) fn routes() -> Vec<Route> {
     let find_what =
@@ -16,9 +16,11 @@ pub(super) fn routes() -> Vec<Route> {
     let kinds_what = "The kinds whose code this server has: their inputs are checked at the submit. Other workers may serve others";
     vec![
         Route::new(Method::GET, "/v1/find", READ, "find", find_what, find)
+            .returns::<FoundName>()
             .query::<FindQuery>()
             .answers("`job`, the id; or `item`, if it is a child that is packed into a block with others"),
         Route::new(Method::GET, "/v1/kinds", READ, "listKinds", kinds_what, kinds)
+            .returns::<Vec<KindVersion>>()
             .answers("The kinds with their versions, by name"),
     ]
 }

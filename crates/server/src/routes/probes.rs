@@ -7,6 +7,7 @@ use serde_json::json;
 
 use super::{Access, Answer, READ, Route};
 use crate::{
+    answers::Health,
     call::Call,
     error::{Error, ErrorKind},
     openapi,
@@ -21,12 +22,14 @@ pub(super) fn routes() -> Vec<Route> {
     let ready_when = "Whether the store answers and the server is not stopping";
     let metrics_of = "The metrics of the store and of the worker in this process";
     vec![
-        Route::new(get.clone(), "/healthz", probe, "health", "Whether the process lives", health),
-        Route::new(get.clone(), "/readyz", probe, "ready", ready_when, ready),
+        Route::new(get.clone(), "/healthz", probe, "health", "Whether the process lives", health)
+            .returns::<Health>(),
+        Route::new(get.clone(), "/readyz", probe, "ready", ready_when, ready).returns::<Health>(),
         Route::new(get.clone(), "/metrics", READ, "metrics", metrics_of, metrics)
             .answers("Text in the format of Prometheus")
             .untagged(),
         Route::new(get, "/openapi.json", Access::Open, "openapi", "This description", description)
+            .returns::<serde_json::Map<String, serde_json::Value>>()
             .answers("OpenAPI 3.1"),
     ]
 }

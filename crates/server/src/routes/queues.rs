@@ -2,10 +2,16 @@
 
 use axum::http::Method;
 use serde_json::{Map, Value, json};
-use windlass::{model::Permission, operate::views::Queues, store::AdminAction};
+use windlass::{
+    ControlOutcome,
+    model::Permission,
+    operate::views::{QueueRow, Queues},
+    store::{AdminAction, WorkerView},
+};
 
 use super::{ACT, Access, Answer, NoteInput, READ, Route, jobs::no_query};
 use crate::{
+    answers::GateVersions,
     call::Call,
     error::{Error, accepted},
     input::input,
@@ -27,8 +33,10 @@ pub(super) fn routes() -> Vec<Route> {
             "The queues, and how many jobs are in each",
             list,
         )
+        .returns::<Vec<QueueRow>>()
         .answers("The queues, by name"),
         Route::new(Method::POST, "/v1/queues/{queue}/pause", ACT, "pauseQueue", "Pause a queue", pause)
+            .returns::<ControlOutcome>()
             .optional_body::<NoteInput>(),
         Route::new(
             Method::POST,
@@ -38,8 +46,10 @@ pub(super) fn routes() -> Vec<Route> {
             "Resume a paused queue",
             resume,
         )
+        .returns::<ControlOutcome>()
         .optional_body::<NoteInput>(),
         Route::new(Method::GET, "/v1/gates", gates_access, "gates", gates_what, gates)
+            .returns::<GateVersions>()
             .query::<GatesQuery>()
             .answers("The version of each queue's gate, by name"),
         Route::new(
@@ -50,6 +60,7 @@ pub(super) fn routes() -> Vec<Route> {
             "Workers that serve or were lost lately",
             workers,
         )
+        .returns::<Vec<WorkerView>>()
         .answers("The workers"),
     ]
 }

@@ -3,13 +3,14 @@
 use axum::http::Method;
 use serde_json::json;
 use windlass::{
-    RateLimit,
+    ControlOutcome, RateLimit,
     operate::views::{RateLimits, SerialKeys},
-    store::AdminAction,
+    store::{AdminAction, LimitView},
 };
 
 use super::{ACT, Answer, NoteInput, READ, Route, jobs::no_query, limit_up_to};
 use crate::{
+    answers::SerialKeyList,
     call::Call,
     error::accepted,
     input::{Span, input},
@@ -27,6 +28,7 @@ pub(super) fn routes() -> Vec<Route> {
             "The rate limits, and how many jobs wait for them",
             limits,
         )
+        .returns::<Vec<LimitView>>()
         .answers("The limits, by name"),
         Route::new(
             Method::PUT,
@@ -36,8 +38,10 @@ pub(super) fn routes() -> Vec<Route> {
             "Create or change a rate limit",
             set_limit,
         )
+        .returns::<ControlOutcome>()
         .body::<LimitInput>(),
         Route::new(Method::POST, "/v1/limits/{name}/lift", ACT, "liftLimit", lift_what, lift_limit)
+            .returns::<ControlOutcome>()
             .optional_body::<NoteInput>(),
         Route::new(
             Method::GET,
@@ -47,6 +51,7 @@ pub(super) fn routes() -> Vec<Route> {
             "Serial keys that jobs hold or wait for",
             serial_keys,
         )
+        .returns::<SerialKeyList>()
         .query::<SerialQuery>()
         .answers("The keys, and whether there may be more"),
         Route::new(
@@ -57,6 +62,7 @@ pub(super) fn routes() -> Vec<Route> {
             "Set how many jobs of a serial key run at once",
             set_slots,
         )
+        .returns::<ControlOutcome>()
         .body::<SlotsInput>(),
     ]
 }

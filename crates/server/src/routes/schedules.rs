@@ -4,7 +4,7 @@ use axum::http::Method;
 use serde_json::Value;
 use windlass::{
     Calendar, CatchUp, ControlOutcome, Overlap,
-    operate::views::{ScheduleDetails, Schedules},
+    operate::views::{ScheduleDetails, ScheduleRow, Schedules},
     store::AdminAction,
 };
 
@@ -34,8 +34,10 @@ pub(super) fn routes() -> Vec<Route> {
             "The schedules, and when they fire next",
             list,
         )
+        .returns::<Vec<ScheduleRow>>()
         .answers("The schedules, by name"),
         Route::new(Method::GET, path, READ, "showSchedule", "A schedule with what it fired and missed", show)
+            .returns::<ScheduleDetails>()
             .query::<ShowQuery>()
             .answers("The schedule, its latest firings and misses"),
         Route::new(
@@ -46,8 +48,10 @@ pub(super) fn routes() -> Vec<Route> {
             "Create a schedule, or replace all its settings",
             set,
         )
+        .returns::<ControlOutcome>()
         .body::<ScheduleInput>(),
         Route::new(Method::DELETE, path, ACT, "dropSchedule", drop_what, drop_schedule)
+            .returns::<ControlOutcome>()
             .optional_body::<NoteInput>(),
         Route::new(
             post.clone(),
@@ -57,6 +61,7 @@ pub(super) fn routes() -> Vec<Route> {
             "Pause a schedule",
             pause,
         )
+        .returns::<ControlOutcome>()
         .optional_body::<NoteInput>(),
         Route::new(
             post.clone(),
@@ -66,8 +71,10 @@ pub(super) fn routes() -> Vec<Route> {
             "Resume a paused schedule",
             resume,
         )
+        .returns::<ControlOutcome>()
         .optional_body::<NoteInput>(),
         Route::new(post, "/v1/schedules/{name}/trigger", ACT, "triggerSchedule", trigger_what, trigger)
+            .returns::<ControlOutcome>()
             .optional_body::<NoteInput>(),
     ]
 }

@@ -12,6 +12,7 @@ use windlass::{
 use super::{ACT, Answer, Route};
 use crate::{
     access::forbidden,
+    answers::{Submitted, SubmittedMany},
     call::Call,
     error::Error,
     input::{Described, Span, input},
@@ -26,9 +27,12 @@ pub(super) fn routes() -> Vec<Route> {
     let many = "Submit up to 1,000 jobs. Each has its own answer; the others are submitted if one is refused";
     vec![
         Route::new(Method::POST, "/v1/jobs", ACT, "submit", one, submit)
+            .returns::<Submitted>()
+            .also_returns::<Submitted>(StatusCode::CREATED, "It is new")
             .body::<JobInput>()
             .answers("The job: its id, whether it is new, and whether the existing one has another input"),
         Route::new(Method::POST, "/v1/jobs/batch", ACT, "submitMany", many, submit_many)
+            .returns::<SubmittedMany>()
             .body::<BatchInput>()
             .answers("An answer for each job, in order: as of a single submit, or `error`"),
     ]

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use axum::http::Method;
 use windlass::{
-    operate::views::{MAX_SPAN, SignalWaitsView, ThroughputRequest, ThroughputView},
+    operate::views::{MAX_SPAN, SignalWaitsRow, SignalWaitsView, ThroughputRequest, ThroughputView},
     store::ThroughputBy,
 };
 
@@ -26,9 +26,11 @@ pub(super) fn routes() -> Vec<Route> {
     let waits_what = "How long jobs waited for signals, by kind and signal";
     vec![
         Route::new(Method::GET, "/v1/throughput", READ, "throughput", throughput_what, throughput)
+            .returns::<ThroughputView>()
             .query::<ThroughputQuery>()
             .answers("A row for each minute, hour or kind in which something ended, and the total"),
         Route::new(Method::GET, "/v1/signal-waits", READ, "signalWaits", waits_what, signal_waits)
+            .returns::<Vec<SignalWaitsRow>>()
             .query::<SignalWaitsQuery>()
             .answers("The waits, by kind and signal"),
     ]

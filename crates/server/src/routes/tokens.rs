@@ -2,12 +2,15 @@
 
 use axum::http::{Method, StatusCode};
 use windlass::{
+    ControlOutcome,
     model::{Role, Scope},
     operate::{CreatedToken, TokenRequest},
+    store::Token,
 };
 
 use super::{ADMINISTER, Answer, NoteInput, Route, jobs::no_query};
 use crate::{
+    answers::NewToken,
     call::Call,
     error::{Error, ErrorKind, accepted},
     input::{Span, input},
@@ -24,8 +27,11 @@ pub(super) fn routes() -> Vec<Route> {
             "The tokens, revoked ones included",
             list,
         )
+        .returns::<Vec<Token>>()
         .answers("The tokens, by name"),
         Route::new(Method::POST, "/v1/tokens", ADMINISTER, "createToken", "Create a token", create)
+            .returns::<NewToken>()
+            .also_returns::<NewToken>(StatusCode::CREATED, "It is new")
             .body::<TokenInput>()
             .answers("The token, with its `text`, which cannot be read again"),
         Route::new(
@@ -36,6 +42,7 @@ pub(super) fn routes() -> Vec<Route> {
             "Revoke a token, by its id or name",
             revoke,
         )
+        .returns::<ControlOutcome>()
         .optional_body::<NoteInput>(),
     ]
 }

@@ -1,7 +1,7 @@
 //! Users: creating, listing and changing them.
 
 use axum::http::{Method, StatusCode};
-use windlass::{ControlOutcome, model::Role};
+use windlass::{ControlOutcome, model::Role, store::User};
 
 use super::{ADMINISTER, Answer, NoteInput, Route, jobs::no_query};
 use crate::{
@@ -21,8 +21,11 @@ pub(super) fn routes() -> Vec<Route> {
             "The users, disabled ones included",
             list,
         )
+        .returns::<Vec<User>>()
         .answers("The users, by name"),
         Route::new(Method::POST, "/v1/users", ADMINISTER, "createUser", "Create a user", create)
+            .returns::<User>()
+            .also_returns::<User>(StatusCode::CREATED, "It is new")
             .body::<UserInput>()
             .answers("The user"),
         Route::new(
@@ -33,6 +36,7 @@ pub(super) fn routes() -> Vec<Route> {
             "Give a user another password, and end their sessions",
             set_password,
         )
+        .returns::<ControlOutcome>()
         .body::<PasswordInput>(),
         Route::new(
             Method::POST,
@@ -42,6 +46,7 @@ pub(super) fn routes() -> Vec<Route> {
             "Give a user another role, and end their sessions",
             set_role,
         )
+        .returns::<ControlOutcome>()
         .body::<RoleInput>(),
         Route::new(
             Method::POST,
@@ -51,6 +56,7 @@ pub(super) fn routes() -> Vec<Route> {
             "Accept a user no longer, and end their sessions",
             disable,
         )
+        .returns::<ControlOutcome>()
         .optional_body::<NoteInput>(),
         Route::new(
             Method::POST,
@@ -60,6 +66,7 @@ pub(super) fn routes() -> Vec<Route> {
             "Accept a disabled user again",
             enable,
         )
+        .returns::<ControlOutcome>()
         .optional_body::<NoteInput>(),
         Route::new(
             Method::POST,
@@ -69,6 +76,7 @@ pub(super) fn routes() -> Vec<Route> {
             "End all sessions of a user",
             log_out,
         )
+        .returns::<ControlOutcome>()
         .optional_body::<NoteInput>(),
     ]
 }

@@ -7,7 +7,7 @@ use tempfile::TempDir;
 use windlass::{
     Engine, Filter, Time,
     model::Role,
-    operate::alerts::{Condition, Counted, Ends, Evaluator, Rule},
+    operate::alerts::{Condition, Evaluator, JobSelection, RateUnit, Rule},
     store::{ALERT_KIND, Severity},
 };
 use windlass_server::{AlertSettings, Settings, Webhooks};
@@ -20,7 +20,7 @@ use crate::{
 };
 
 on_both! {
-    a_failing_kind_is_told_once_when_it_begins_and_once_when_it_ends
+    a_failing_kind_has_one_message_when_it_begins_and_one_when_it_ends
     a_message_that_no_process_could_post_is_posted_by_the_next_one
     a_muted_rule_posts_nothing_until_it_is_unmuted
     a_test_message_arrives_like_the_others
@@ -31,8 +31,13 @@ on_both! {
 /// Fires when more than half of the jobs of a kind fail, and is resolved as soon as it is fewer.
 fn rule() -> Rule {
     let within = Duration::from_secs(300);
-    let when =
-        Condition::ErrorRate { of: Ends::default(), count: Counted::Jobs, percent: 50, at_least: 1, within };
+    let when = Condition::ErrorRate {
+        of: JobSelection::default(),
+        count: RateUnit::Jobs,
+        percent: 50,
+        at_least: 1,
+        within,
+    };
     let (clear_for, severity) = (Duration::ZERO, Severity::Bad);
     Rule { clear_for, severity, webhook: Some("ops".into()), ..Rule::new("failing", when) }
 }
@@ -74,7 +79,7 @@ async fn wait_for(server: &Running, state: &str) -> Value {
     panic!("no alert is {state}");
 }
 
-async fn a_failing_kind_is_told_once_when_it_begins_and_once_when_it_ends(database: Database) {
+async fn a_failing_kind_has_one_message_when_it_begins_and_one_when_it_ends(database: Database) {
     let mut receiver = Receiver::start().await;
     let (dir, engine) = posting(database, &receiver).await;
     engine.start().await.expect("a worker");
@@ -83,15 +88,15 @@ async fn a_failing_kind_is_told_once_when_it_begins_and_once_when_it_ends(databa
     let other =
         Running::on(tempfile::tempdir().expect("a folder"), engine.clone(), evaluating(vec![rule()])).await;
     end(&server, "fail").await;
-    let told = receiver.accepted().await.body;
+    let body = receiver.accepted().await.body;
     assert_eq!(
-        (&told["rule"], &told["subject"], &told["state"]),
+        (&body["rule"], &body["subject"], &body["state"]),
         (&json!("failing"), &json!("echo"), &json!("firing"))
     );
-    assert_eq!((&told["severity"], &told["value"]), (&json!("bad"), &json!("100 %")));
-    assert_eq!(told["text"], "100 % of 1 jobs of kind echo failed within 5m, more than 50 %");
-    assert_eq!(told["url"], "https://jobs.example/jobs?state=failed&kind=echo");
-    let since: Time = told["since"].as_str().expect("a time").parse().expect("a time");
+    assert_eq!((&body["severity"], &body["value"]), (&json!("bad"), &json!("100 %")));
+    assert_eq!(body["text"], "100 % of 1 jobs of kind echo failed within 5m, more than 50 %");
+    assert_eq!(body["url"], "https://jobs.example/jobs?state=failed&kind=echo");
+    let since: Time = body["since"].as_str().expect("a time").parse().expect("a time");
     let alerts = server.get("/v1/alerts?open=true").await.expect(200);
     let alert = &alerts["alerts"][0];
     assert_eq!(
@@ -103,8 +108,8 @@ async fn a_failing_kind_is_told_once_when_it_begins_and_once_when_it_ends(databa
     for _ in 0..2 {
         end(&server, "fine").await;
     }
-    let told = receiver.accepted().await.body;
-    assert_eq!((&told["state"], &told["since"]), (&json!("resolved"), &json!(since)));
+    let body = receiver.accepted().await.body;
+    assert_eq!((&body["state"], &body["since"]), (&json!("resolved"), &json!(since)));
     let alerts = wait_for(&server, "resolved").await;
     assert_eq!(alerts["alerts"][0]["posted"], false);
     assert_eq!(other.get("/v1/alerts?open=true").await.expect(200)["alerts"], json!([]));
@@ -168,8 +173,8 @@ async fn a_test_message_arrives_like_the_others(database: Database) {
     let silent = Rule { webhook: None, ..Rule::new("silent", rule().when) };
     let server = Running::on(dir, engine.clone(), evaluating(vec![rule(), silent])).await;
     let job = server.post("/v1/alerts/test", json!({ "rule": "failing" })).await.expect(201);
-    let told = receiver.accepted().await.body;
-    assert_eq!((&told["state"], &told["rule"]), (&json!("test"), &json!("failing")));
+    let body = receiver.accepted().await.body;
+    assert_eq!((&body["state"], &body["rule"]), (&json!("test"), &json!("failing")));
     let id = job["why"].as_str().expect("an id");
     let result = server.get(&format!("/v1/jobs/{id}/result?wait=30s")).await.expect(200);
     assert_eq!(result["output"], json!({ "status": 200 }));

@@ -40,6 +40,8 @@ struct Source {
     runner: TestRunner,
     /// Names of jobs that exist.
     jobs: Vec<String>,
+    /// The API description.
+    document: Value,
 }
 
 impl Source {
@@ -55,6 +57,14 @@ impl Source {
     fn value(&mut self, schema: &Value) -> Value {
         if self.chance(0.2) {
             return self.draw(any_json());
+        }
+        if let Some(path) = schema["$ref"].as_str() {
+            let named = self.document.pointer(path.trim_start_matches('#')).expect("a schema").clone();
+            return self.value(&named);
+        }
+        if let Some(variants) = schema["oneOf"].as_array().or(schema["anyOf"].as_array()) {
+            let at = self.draw(0..variants.len());
+            return self.value(&variants[at]);
         }
         let listed = schema["enum"].as_array().or(schema["examples"].as_array());
         if let Some(values) = listed {
@@ -73,8 +83,11 @@ impl Source {
             }
             (Some("object"), _) => {
                 let mut object = Map::new();
+                let required = schema["required"].clone();
                 for (name, schema) in schema["properties"].as_object().into_iter().flatten() {
-                    if self.chance(0.4) {
+                    // The worker protocol is mostly given what it must have, so that a call gets somewhere; nothing waits.
+                    let required = schema_requires(&required, name);
+                    if name != "wait_ms" && (self.chance(0.4) || required && self.chance(0.9)) {
                         object.insert(name.clone(), self.value(schema));
                     }
                 }
@@ -90,6 +103,10 @@ impl Source {
             other => other.to_string(),
         }
     }
+}
+
+fn schema_requires(required: &Value, name: &str) -> bool {
+    required.as_array().is_some_and(|names| names.iter().any(|required| required == name))
 }
 
 /// Text in a URL, with everything but letters and digits encoded.
@@ -135,14 +152,15 @@ async fn random_requests_are_answered_or_refused() {
     let server = Running::on(dir, engine, settings()).await;
     let id = server.submit(json!({ "kind": "echo", "input": 1, "key": "one" })).await;
     let jobs = vec![id, "one".to_owned(), "echo/one".to_owned()];
+    let document = windlass_server::openapi();
     let mut source = Source {
+        document: document.clone(),
         runner: TestRunner::new(Config {
             rng_seed: proptest::test_runner::RngSeed::Fixed(16),
             ..Config::default()
         }),
         jobs,
     };
-    let document = windlass_server::openapi();
     let (mut answered, mut refused) = (0, 0);
     for (path, operations) in document["paths"].as_object().expect("paths") {
         // A stream does not end.

@@ -153,6 +153,8 @@ pub async fn a_resolved_alert_is_kept_and_replaced_when_it_comes_back(store: Han
     let subjects = |alerts: Vec<Alert>| alerts.into_iter().map(|alert| alert.subject).collect::<Vec<_>>();
     assert_eq!(subjects(store.resolved_alerts(9).await.expect("read")), ["mail", "sms"], "the newest first");
     assert_eq!(subjects(store.resolved_alerts(1).await.expect("read")), ["mail"]);
+    let late = write(&store, 9, &[set(&alert("mail", AlertState::Pending, 7))]).await;
+    assert_eq!(late, [false], "whoever wrote this has not seen that it was resolved");
     write(&store, 20, &[set(&alert("mail", AlertState::Pending, 20))]).await;
     let pending = only_open(&store).await;
     assert_eq!((pending.since, pending.fired_at, pending.resolved_at), (t(20), Some(t(1)), Some(t(8))));

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use windlass_model::State;
 
 use super::kit::{BEGIN, Handle};
-use crate::Filter;
+use crate::{Filter, UnsuccessfulFilter};
 
 /// How often each filter is listed; the first time is the coldest.
 const REPEATS: usize = 9;
@@ -72,6 +72,7 @@ pub async fn print_list_times(store: &Handle) {
             describe(&filter)
         );
     }
+    print_read_times(store).await;
     let started = Instant::now();
     let diagnose = store.diagnose();
     diagnose.oldest_ready().await.expect("read");
@@ -82,6 +83,39 @@ pub async fn print_list_times(store: &Handle) {
     let doctor = started.elapsed();
     store.inspect().queues().await.expect("read");
     println!("doctor {doctor:?}, queues {:?}", started.elapsed() - doctor);
+}
+
+/// Prints how long the reads of a dashboard take.
+async fn print_read_times(store: &Handle) {
+    let inspect = store.inspect();
+    let page = inspect.jobs(&Filter { limit: 50, ..Filter::default() }).await.expect("jobs");
+    let ids: Vec<_> = page.jobs.iter().map(|job| job.id).collect();
+    let all = UnsuccessfulFilter::default();
+    for what in [
+        "pulse",
+        "pulse of 50 jobs",
+        "50 summaries",
+        "details of 50 jobs",
+        "5,000 unsuccessful",
+        "5,000 parked",
+    ] {
+        let mut times = Vec::new();
+        for _ in 0..REPEATS {
+            let started = Instant::now();
+            match what {
+                "pulse" => drop(inspect.pulse(&[]).await.expect("read")),
+                "pulse of 50 jobs" => drop(inspect.pulse(&ids).await.expect("read")),
+                "50 summaries" => drop(inspect.summaries(&ids).await.expect("read")),
+                "details of 50 jobs" => drop(inspect.details(&ids).await.expect("read")),
+                "5,000 unsuccessful" => drop(inspect.unsuccessful(&all, 5_000).await.expect("read")),
+                _ => drop(inspect.parked(5_000).await.expect("read")),
+            }
+            times.push(started.elapsed());
+        }
+        let first = times[0];
+        times.sort_unstable();
+        println!("{what}: first {first:?}, median {:?}", times[REPEATS / 2]);
+    }
 }
 
 fn describe(filter: &Filter) -> String {

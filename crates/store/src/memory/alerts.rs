@@ -14,14 +14,14 @@ use crate::{
 impl Inner {
     /// Writes a change, and submits its message. Returns whether the alert was as the change knows it.
     fn write_alert(&mut self, now: Time, change: &AlertChange) -> bool {
-        let (rule, subject, follows) = match change {
-            AlertChange::Set { alert, .. } => (&alert.rule, &alert.subject, alert.rev),
-            AlertChange::Delete { rule, subject, rev } => (rule, subject, *rev),
+        let (rule, subject, follows, at) = match change {
+            AlertChange::Set { alert, .. } => (&alert.rule, &alert.subject, alert.rev, alert.updated_at),
+            AlertChange::Delete { rule, subject, rev } => (rule, subject, *rev, now),
         };
         let key = (rule.clone(), subject.clone());
         let stored = self.alerts.get(&key);
         let fits = match follows {
-            0 => stored.is_none_or(|stored| !stored.is_open()),
+            0 => stored.is_none_or(|stored| !stored.is_open() && stored.updated_at <= at),
             rev => stored.is_some_and(|stored| stored.rev == rev),
         };
         if !fits {

@@ -34,9 +34,14 @@ enum CallBackoff {
 type OwnBackoff = dyn Fn(&Failure, u32) -> Option<Duration> + Send + Sync;
 
 impl CallRetry {
-    /// For a call of which the author has said nothing.
+    /// For a call with a body of the author's, who has said nothing of its retries.
     pub(super) fn new(of_kind: KindBackoff) -> CallRetry {
         CallRetry { policy: Policy::default().retry, backoff: CallBackoff::OfKind(of_kind) }
+    }
+
+    /// For a call whose body is the engine's own: the author's backoff does not know its errors.
+    pub(super) fn of_engine() -> CallRetry {
+        CallRetry { policy: Policy::default().retry, backoff: CallBackoff::OfPolicy }
     }
 
     /// For a call that is not retried.

@@ -63,7 +63,7 @@ impl<'f> RawStep<'f> {
     ) -> RawStep<'f> {
         RawStep {
             call: BodyCall::new(core, call_kind, name, line),
-            retry: CallRetry::new(core.backoff),
+            retry: CallRetry::of_engine(),
             timeout: Policy::default().timeout,
             heartbeat_timeout: None,
             every: None,
@@ -227,7 +227,9 @@ where
             let run = run(cx);
             Box::pin(async move { encode_result(&run.await?) })
         });
-        Step { raw: RawStep::new(core, CallKind::Step, name, line, body), result: PhantomData }
+        let mut raw = RawStep::new(core, CallKind::Step, name, line, body);
+        raw.retry = CallRetry::new(core.backoff);
+        Step { raw, result: PhantomData }
     }
 
     /// Gives it another name.

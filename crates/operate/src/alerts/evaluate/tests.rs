@@ -20,11 +20,11 @@ fn queue(name: &str, oldest_ready: Option<Time>, paused: Option<Time>) -> QueueV
     QueueView { name: name.into(), paused, oldest_ready }
 }
 
-fn ended(queue: &str, kind: &str, done: u64, failed: u64, retried: u64) -> EndedOf {
-    EndedOf { queue: queue.into(), kind: kind.into(), done, failed, retried }
+fn ended(queue: &str, kind: &str, done: u64, failed: u64, retried: u64) -> EndedOfKind {
+    EndedOfKind { queue: queue.into(), kind: kind.into(), done, failed, retried }
 }
 
-fn branch(name: &str, spawned: i64, done: i64, failed: i64, idle_since: Time) -> BranchSeen {
+fn branch(name: &str, spawned: i64, done: i64, failed: i64, idle_since: Time) -> ObservedBranch {
     let branch = BranchHealth {
         job: JobId::from_parts(1, 0, 0),
         name: name.into(),
@@ -33,16 +33,16 @@ fn branch(name: &str, spawned: i64, done: i64, failed: i64, idle_since: Time) ->
         counts: BranchCounts { started: 0, done, failed, cancelled: 0 },
         poll_at: None,
     };
-    BranchSeen { branch, idle_since }
+    ObservedBranch { branch, idle_since }
 }
 
-fn schedule(name: &str, next_at: Option<Time>, missed_at: Option<Time>) -> ScheduleSeen {
+fn schedule(name: &str, next_at: Option<Time>, missed_at: Option<Time>) -> ObservedSchedule {
     let miss = |at| Miss {
         at,
         missed: Missed { from: at, to: at, count: 3, at_least: true },
         why: "no worker was running".into(),
     };
-    ScheduleSeen { name: name.into(), next_at, missed: missed_at.map(miss) }
+    ObservedSchedule { name: name.into(), next_at, missed: missed_at.map(miss) }
 }
 
 fn worker(id: i64, name: &str, lost_at: Option<Time>) -> WorkerView {
@@ -104,7 +104,7 @@ fn failures_are_counted_per_kind_in_the_queues_that_are_meant() {
         Snapshot { ended: vec![(minutes(10), rows), other_span], ..Snapshot::default() }
     };
     let rule = |kind: Option<&str>, queue: Option<&str>, above| {
-        let of = Ends { kind: kind.map(Into::into), queue: queue.map(Into::into) };
+        let of = JobSelection { kind: kind.map(Into::into), queue: queue.map(Into::into) };
         Condition::Failures { of, above, within: minutes(10) }
     };
     let [(subject, value, text)] = found(rule(None, None, 10), snapshot()).try_into().expect("one");
@@ -124,20 +124,20 @@ fn an_error_rate_needs_enough_ends() {
         Snapshot { ended: vec![(minutes(10), rows)], ..Snapshot::default() }
     };
     let rule = |count, at_least| Condition::ErrorRate {
-        of: Ends::default(),
+        of: JobSelection::default(),
         count,
         percent: 50,
         at_least,
         within: minutes(10),
     };
-    let [(_, value, text)] = found(rule(Counted::Attempts, 20), snapshot(8, 4, 9)).try_into().expect("one");
+    let [(_, value, text)] = found(rule(RateUnit::Attempts, 20), snapshot(8, 4, 9)).try_into().expect("one");
     assert_eq!(value, "61 %");
     assert_eq!(text, "61 % of 21 attempts of kind mail failed within 10m, more than 50 %");
-    assert_eq!(subjects(rule(Counted::Attempts, 22), snapshot(8, 4, 9)), [""; 0], "too few");
-    assert_eq!(subjects(rule(Counted::Jobs, 1), snapshot(8, 4, 9)), [""; 0], "a third of the jobs");
-    assert_eq!(subjects(rule(Counted::Jobs, 1), snapshot(4, 4, 0)), [""; 0], "no more than half");
-    assert_eq!(subjects(rule(Counted::Jobs, 1), snapshot(4, 5, 0)), ["mail"]);
-    assert_eq!(subjects(rule(Counted::Attempts, 1), snapshot(0, 0, 0)), [""; 0]);
+    assert_eq!(subjects(rule(RateUnit::Attempts, 22), snapshot(8, 4, 9)), [""; 0], "too few");
+    assert_eq!(subjects(rule(RateUnit::Jobs, 1), snapshot(8, 4, 9)), [""; 0], "a third of the jobs");
+    assert_eq!(subjects(rule(RateUnit::Jobs, 1), snapshot(4, 4, 0)), [""; 0], "no more than half");
+    assert_eq!(subjects(rule(RateUnit::Jobs, 1), snapshot(4, 5, 0)), ["mail"]);
+    assert_eq!(subjects(rule(RateUnit::Attempts, 1), snapshot(0, 0, 0)), [""; 0]);
 }
 
 #[test]

@@ -19,8 +19,8 @@ fn minutes(minutes: u64) -> Duration {
 /// Fires after two minutes, is resolved after five.
 fn rule() -> Rule {
     let when = Condition::OldestReady { queue: None, above: minutes(10) };
-    let (hold, clear_for, webhook) = (minutes(2), minutes(5), Some("ops".into()));
-    Rule { hold, clear_for, webhook, ..Rule::new("behind", when) }
+    let (fire_after, clear_for, webhook) = (minutes(2), minutes(5), Some("ops".into()));
+    Rule { fire_after, clear_for, webhook, ..Rule::new("behind", when) }
 }
 
 fn finding(value: &str) -> Finding {
@@ -46,7 +46,13 @@ impl Subject {
         self.alert.as_ref().filter(|alert| alert.is_open())
     }
 
-    fn pass_with(&mut self, rule: Option<&Rule>, holds: bool, is_muted: bool, now: Time) -> Option<Says> {
+    fn pass_with(
+        &mut self,
+        rule: Option<&Rule>,
+        holds: bool,
+        is_muted: bool,
+        now: Time,
+    ) -> Option<Announcement> {
         let finding = finding(&format!("{}", (now - BEGIN).as_secs()));
         match step(rule, self.open(), holds.then_some(&finding), is_muted, now) {
             Step::Keep => None,
@@ -55,7 +61,7 @@ impl Subject {
                 self.writes += 1;
                 None
             }
-            Step::Set { alert, says } => {
+            Step::Set { alert, announcement } => {
                 let mut alert = *alert;
                 // As the store does with one that replaces a resolved one.
                 if let Some(replaced) =
@@ -65,12 +71,12 @@ impl Subject {
                 }
                 self.alert = Some(alert);
                 self.writes += 1;
-                says
+                announcement
             }
         }
     }
 
-    fn pass(&mut self, holds: bool, minutes: u64) -> Option<Says> {
+    fn pass(&mut self, holds: bool, minutes: u64) -> Option<Announcement> {
         self.pass_with(Some(&rule()), holds, false, at(minutes))
     }
 
@@ -86,7 +92,10 @@ fn an_alert_fires_once_it_has_held_and_is_resolved_once_it_has_not() {
     assert_eq!((subject.state(), subject.writes), (None, 0), "nothing is written of what is fine");
     assert_eq!((subject.pass(true, 1), subject.state()), (None, Some(AlertState::Pending)));
     assert_eq!((subject.pass(true, 2), subject.state()), (None, Some(AlertState::Pending)));
-    assert_eq!((subject.pass(true, 3), subject.state()), (Some(Says::Firing), Some(AlertState::Firing)));
+    assert_eq!(
+        (subject.pass(true, 3), subject.state()),
+        (Some(Announcement::Firing), Some(AlertState::Firing))
+    );
     let fires = subject.alert.clone().expect("an alert");
     assert_eq!((fires.since, fires.fired_at, fires.posted), (at(1), Some(at(3)), true));
     assert_eq!(subject.pass(true, 4), None, "it said so");
@@ -94,7 +103,7 @@ fn an_alert_fires_once_it_has_held_and_is_resolved_once_it_has_not() {
     assert_eq!((subject.pass(false, 9), subject.state()), (None, Some(AlertState::Resolving)));
     assert_eq!(
         (subject.pass(false, 10), subject.state()),
-        (Some(Says::Resolved), Some(AlertState::Resolved))
+        (Some(Announcement::Resolved), Some(AlertState::Resolved))
     );
     let resolved = subject.alert.clone().expect("an alert");
     assert_eq!(
@@ -108,12 +117,14 @@ fn an_alert_fires_once_it_has_held_and_is_resolved_once_it_has_not() {
 #[test]
 fn a_condition_that_comes_and_goes_fires_once_and_is_resolved_once() {
     let mut subject = Subject::default();
-    let says: Vec<Says> = (0..60).filter_map(|minute| subject.pass(minute % 2 == 0, minute)).collect();
-    assert_eq!(says, [], "it never held for two minutes");
-    let says: Vec<Says> = (60..120).filter_map(|minute| subject.pass(minute % 4 != 3, minute)).collect();
-    assert_eq!(says, [Says::Firing], "it was never clear for five minutes");
-    let says: Vec<Says> = (120..140).filter_map(|minute| subject.pass(false, minute)).collect();
-    assert_eq!(says, [Says::Resolved]);
+    let announced: Vec<Announcement> =
+        (0..60).filter_map(|minute| subject.pass(minute % 2 == 0, minute)).collect();
+    assert_eq!(announced, [], "it never held for two minutes");
+    let announced: Vec<Announcement> =
+        (60..120).filter_map(|minute| subject.pass(minute % 4 != 3, minute)).collect();
+    assert_eq!(announced, [Announcement::Firing], "it was never clear for five minutes");
+    let announced: Vec<Announcement> = (120..140).filter_map(|minute| subject.pass(false, minute)).collect();
+    assert_eq!(announced, [Announcement::Resolved]);
 }
 
 #[test]
@@ -141,22 +152,22 @@ fn one_that_is_only_pending_leaves_nothing_but_when_it_fired_before() {
 fn a_server_that_starts_again_goes_on_where_the_last_one_stopped() {
     let mut subject = Subject::default();
     subject.pass(true, 0);
-    assert_eq!(subject.pass(true, 60), Some(Says::Firing), "it held before and it holds now");
-    assert_eq!(subject.pass(true, 600), None, "nobody is told twice");
+    assert_eq!(subject.pass(true, 60), Some(Announcement::Firing), "it held before and it holds now");
+    assert_eq!(subject.pass(true, 600), None, "there is no second message");
     subject.pass(false, 601);
     assert_eq!(subject.pass(true, 660), None);
     assert_eq!(subject.state(), Some(AlertState::Firing), "it holds now, whatever was between");
     subject.pass(false, 661);
-    assert_eq!(subject.pass(false, 720), Some(Says::Resolved));
+    assert_eq!(subject.pass(false, 720), Some(Announcement::Resolved));
 }
 
 #[test]
 fn a_rule_that_waits_for_nothing_fires_and_is_resolved_at_once() {
-    let rule = Rule { hold: Duration::ZERO, clear_for: Duration::ZERO, ..rule() };
+    let rule = Rule { fire_after: Duration::ZERO, clear_for: Duration::ZERO, ..rule() };
     let mut subject = Subject::default();
-    assert_eq!(subject.pass_with(Some(&rule), true, false, at(0)), Some(Says::Firing));
-    assert_eq!(subject.pass_with(Some(&rule), false, false, at(1)), Some(Says::Resolved));
-    assert_eq!(subject.pass_with(Some(&rule), true, false, at(2)), Some(Says::Firing), "a new one");
+    assert_eq!(subject.pass_with(Some(&rule), true, false, at(0)), Some(Announcement::Firing));
+    assert_eq!(subject.pass_with(Some(&rule), false, false, at(1)), Some(Announcement::Resolved));
+    assert_eq!(subject.pass_with(Some(&rule), true, false, at(2)), Some(Announcement::Firing), "a new one");
 }
 
 #[test]
@@ -168,17 +179,17 @@ fn a_muted_alert_says_nothing_and_says_what_is_still_true_afterwards() {
     assert_eq!(muted(&mut subject, true, 0), None);
     assert_eq!(muted(&mut subject, true, 2), None);
     assert_eq!(subject.state(), Some(AlertState::Firing), "it is shown all the same");
-    assert_eq!(subject.pass(true, 3), Some(Says::Firing), "the mute has ended, and it still fires");
+    assert_eq!(subject.pass(true, 3), Some(Announcement::Firing), "the mute has ended, and it still fires");
     muted(&mut subject, false, 4);
     assert_eq!(muted(&mut subject, false, 9), None);
     assert_eq!(subject.state(), Some(AlertState::Resolved));
     assert_eq!(muted(&mut subject, false, 60), None);
-    assert_eq!(subject.pass(false, 61), Some(Says::Resolved), "somebody was told that it fires");
+    assert_eq!(subject.pass(false, 61), Some(Announcement::Resolved), "a message said that it fires");
     assert_eq!(subject.pass(false, 62), None);
 }
 
 #[test]
-fn what_begins_and_ends_while_it_is_muted_is_told_to_nobody() {
+fn what_begins_and_ends_while_it_is_muted_has_no_message() {
     let mut subject = Subject::default();
     let rule = rule();
     for minute in 0..20 {
@@ -188,11 +199,11 @@ fn what_begins_and_ends_while_it_is_muted_is_told_to_nobody() {
 }
 
 #[test]
-fn one_that_comes_back_before_its_end_was_told_is_the_same_for_the_receiver() {
+fn one_that_comes_back_before_its_end_was_posted_is_the_same_for_the_receiver() {
     let mut subject = Subject::default();
     let rule = rule();
     subject.pass(true, 0);
-    assert_eq!(subject.pass(true, 2), Some(Says::Firing));
+    assert_eq!(subject.pass(true, 2), Some(Announcement::Firing));
     for minute in 3..10 {
         assert_eq!(subject.pass_with(Some(&rule), false, true, at(minute)), None);
     }
@@ -201,10 +212,10 @@ fn one_that_comes_back_before_its_end_was_told_is_the_same_for_the_receiver() {
     assert_eq!(
         (subject.pass(true, 12), subject.state()),
         (None, Some(AlertState::Firing)),
-        "it was told before"
+        "a message said so before"
     );
     subject.pass(false, 13);
-    assert_eq!(subject.pass(false, 18), Some(Says::Resolved));
+    assert_eq!(subject.pass(false, 18), Some(Announcement::Resolved));
 }
 
 #[test]
@@ -249,7 +260,7 @@ fn a_subject_that_disappears_is_resolved_as_one_that_is_fine_again() {
     subject.pass(true, 0);
     subject.pass(true, 2);
     assert_eq!(subject.pass(false, 3), None);
-    assert_eq!(subject.pass(false, 8), Some(Says::Resolved));
+    assert_eq!(subject.pass(false, 8), Some(Announcement::Resolved));
 }
 
 #[test]
@@ -271,7 +282,7 @@ fn what_changes_all_the_time_is_written_once_a_minute_and_what_does_not_now_and_
         step(Some(&rule), Some(&alert), Some(&same), false, at(3) + Duration::from_secs(seconds))
     };
     assert_eq!(step(299), Step::Keep);
-    assert!(matches!(step(300), Step::Set { says: None, .. }));
+    assert!(matches!(step(300), Step::Set { announcement: None, .. }));
 }
 
 #[test]
@@ -279,6 +290,6 @@ fn a_rule_that_changes_its_severity_changes_its_alerts() {
     let mut subject = Subject::default();
     subject.pass(true, 0);
     let worse = Rule { severity: Severity::Bad, ..rule() };
-    assert_eq!(subject.pass_with(Some(&worse), true, false, at(2)), Some(Says::Firing));
+    assert_eq!(subject.pass_with(Some(&worse), true, false, at(2)), Some(Announcement::Firing));
     assert_eq!(subject.alert.expect("it fires").severity, Severity::Bad);
 }

@@ -14,14 +14,13 @@ use std::{future::Future, time::Duration};
 
 use axum::http::Method;
 use serde::de::DeserializeOwned;
-use serde_json::json;
 use tokio::{sync::OwnedSemaphorePermit, time::Instant};
 use windlass::{
     JobId,
     model::WorkerId,
     store::{Now, Store},
 };
-use windlass_remote::protocol::{TEST_TIME, calls::Request};
+use windlass_remote::protocol::{TEST_TIME, calls::Request, schema::Described};
 
 use super::{Route, WORK};
 use crate::{
@@ -54,8 +53,11 @@ where
         let answering = parsed.map(|request| handler(call, request));
         async move { Reply::json(&answering?.await?) }
     };
-    let schema = json!({ "type": "object", "description": "See docs/worker-protocol.md" });
-    Route { body: Some((schema, true)), ..Route::new(Method::POST, path, WORK, name, summary, respond) }
+    Route {
+        body: Some((R::describe, true)),
+        answer_schema: Some(R::Answer::describe),
+        ..Route::new(Method::POST, path, WORK, name, summary, respond)
+    }
 }
 
 impl Call {

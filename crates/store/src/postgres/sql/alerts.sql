@@ -5,7 +5,7 @@
 rule, subject, severity, state, value, text, target, since, fired_at, clear_since, resolved_at, updated_at, posted, rev
 
 -- name: add
--- Adds an alert, or replaces one that is not open; a pending one keeps when that fired and was resolved. Walks the primary key.
+-- Adds an alert, or replaces one that is not open and was written before; a pending one keeps when that fired and was resolved. Walks the primary key.
 insert into alerts as a
     (rule, subject, severity, state, value, text, target, since, fired_at, clear_since, resolved_at, updated_at, posted, is_open, rev)
 values ($1::text, $2::text, $3::int2, $4::int2, $5::text, $6::text, $7::text, $8::int8, $9::int8, $10::int8, $11::int8, $12::int8, $13::bool,
@@ -15,7 +15,7 @@ set severity = excluded.severity, state = excluded.state, value = excluded.value
     since = excluded.since, fired_at = coalesce(excluded.fired_at, a.fired_at), clear_since = excluded.clear_since,
     resolved_at = case when excluded.fired_at is null then a.resolved_at else excluded.resolved_at end,
     updated_at = excluded.updated_at, posted = excluded.posted, is_open = excluded.is_open, rev = a.rev + 1
-where not a.is_open
+where not a.is_open and a.updated_at <= excluded.updated_at
 
 -- name: change
 -- Changes an alert, if its number is still $15. Walks the primary key.

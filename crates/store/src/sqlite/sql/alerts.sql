@@ -5,7 +5,7 @@
 rule, subject, severity, state, value, text, target, since, fired_at, clear_since, resolved_at, updated_at, posted, rev
 
 -- name: add
--- Adds an alert, or replaces one that is not open; a pending one keeps when that fired and was resolved. Walks the primary key.
+-- Adds an alert, or replaces one that is not open and was written before; a pending one keeps when that fired and was resolved. Walks the primary key.
 insert into windlass_alerts as a
     (rule, subject, severity, state, value, text, target, since, fired_at, clear_since, resolved_at, updated_at, posted, is_open, rev)
 values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, 1)
@@ -14,7 +14,7 @@ set severity = excluded.severity, state = excluded.state, value = excluded.value
     since = excluded.since, fired_at = coalesce(excluded.fired_at, a.fired_at), clear_since = excluded.clear_since,
     resolved_at = case when excluded.fired_at is null then a.resolved_at else excluded.resolved_at end,
     updated_at = excluded.updated_at, posted = excluded.posted, is_open = excluded.is_open, rev = a.rev + 1
-where a.is_open = 0
+where a.is_open = 0 and a.updated_at <= excluded.updated_at
 
 -- name: change
 -- Changes an alert, if its number is still ?15. Walks the primary key.
