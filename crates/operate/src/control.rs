@@ -213,7 +213,7 @@ impl Control {
 
     /// Submits the job of a schedule now, regardless of its calendar.
     pub async fn trigger(&self, name: &str) -> Result<ControlOutcome, Error> {
-        self.administer(&AdminAction::Trigger(name.to_owned())).await
+        self.administer(&AdminAction::Trigger { name: name.to_owned(), id: None }).await
     }
 
     /// Makes a change that is never refused. Returns whether anything was changed.

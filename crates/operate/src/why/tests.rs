@@ -292,6 +292,7 @@ fn a_serial_hold_names_the_job_with_the_slot() {
             slots,
             held: false,
             holders: holders.iter().copied().map(id).collect(),
+            hidden_holders: 0,
             ahead,
         }),
         ..Holds::default()

@@ -216,5 +216,5 @@ async fn resume(call: Call) -> Answer {
 }
 
 async fn trigger(call: Call) -> Answer {
-    administer(call, AdminAction::Trigger).await
+    administer(call, |name| AdminAction::Trigger { name, id: None }).await
 }
