@@ -213,6 +213,23 @@ mod tests {
     }
 
     #[test]
+    fn a_request_makes_one_id_for_each_subject() {
+        let [request, other] = [7, 8].map(|counter| JobId::from_parts(5_000, counter, 9));
+        let id = JobId::of_request(request, "fork", "a");
+        assert_eq!(JobId::of_request(request, "fork", "a"), id);
+        let others = [
+            JobId::of_request(other, "fork", "a"),
+            JobId::of_request(request, "trigger", "a"),
+            JobId::of_request(request, "fork", "b"),
+            JobId::of_request(request, "for", "ka"),
+        ];
+        assert!(others.iter().all(|other| *other != id));
+        assert_eq!((id.made_at(), id.0.get_version_num()), (request.made_at(), 7));
+        assert_eq!(id.0.get_variant(), uuid::Variant::RFC4122);
+        assert!(id >= JobId::lowest_at(request.made_at()));
+    }
+
+    #[test]
     fn ids_of_workers_parse_from_their_text() {
         for id in [WorkerId::from_parts(1_763_500_000_000, 77), WorkerId(0), WorkerId(-1), WorkerId(i64::MAX)]
         {

@@ -80,8 +80,6 @@ pub(crate) struct Route {
     pub(crate) body: Option<(Value, bool)>,
     /// What the answer is, for the API description.
     pub(crate) answer: &'static str,
-    /// Whether the handler limits its own time.
-    pub(crate) waits: bool,
     /// Whether it reports its progress to clients that accept events.
     pub(crate) progresses: bool,
     /// Whether the answer has an ETag.
@@ -111,7 +109,6 @@ impl Route {
             query: Vec::new(),
             body: None,
             answer: "The outcome",
-            waits: false,
             progresses: false,
             tagged,
             handler: Arc::new(move |call| Box::pin(handler(call))),
@@ -155,15 +152,9 @@ impl Route {
         self
     }
 
-    /// The handler limits its own time.
-    pub(crate) fn waits(mut self) -> Route {
-        self.waits = true;
-        self
-    }
-
     /// It is an operation in batches, which reports its progress to clients that accept events, and limits its own time.
     fn progresses(mut self) -> Route {
-        (self.waits, self.progresses) = (true, true);
+        self.progresses = true;
         self
     }
 
