@@ -177,7 +177,7 @@ fn drop_and_restore_unreadable_signals(sandbox: &Sandbox) {
         (&["signal", "--restore", &id, "approve"], &["is not the number of a signal"]),
         (&["signal", "--drop", UNKNOWN_JOB, "1"], &["there is no job"]),
         (&["signal", "--drop", "--restore", &id, "1"], &["cannot be used with"]),
-        (&["signal", &id, "approve", "--note", "x"], &["not in the audit log"]),
+        (&["signal", &id, "approve", "--note", "x"], &["has no note"]),
     ]);
     sandbox.ok(&["cancel", &id]);
 }

@@ -45,6 +45,23 @@ impl JobId {
         JobId::from_bytes(bytes)
     }
 
+    /// Returns the id that a job has which a request creates: of one request and subject always the same. Its timestamp is that of the
+    /// request, whose id its sender has drawn.
+    pub fn of_request(request: JobId, action: &str, subject: &str) -> JobId {
+        let mut hasher = blake3::Hasher::new();
+        hasher.update(request.as_bytes());
+        for text in [action, subject] {
+            hasher.update(&(text.len() as u64).to_le_bytes());
+            hasher.update(text.as_bytes());
+        }
+        let mut bytes = [0; 16];
+        bytes.copy_from_slice(&hasher.finalize().as_bytes()[..16]);
+        bytes[..6].copy_from_slice(&request.as_bytes()[..6]);
+        bytes[6] = (bytes[6] & 0x0f) | 0x70;
+        bytes[8] = (bytes[8] & 0x3f) | 0x80;
+        JobId::from_bytes(bytes)
+    }
+
     /// Returns the lowest id that can be made at a time or, since ids count milliseconds, at the next full millisecond: of all ids, those
     /// made before `at` are below it. Times outside of what ids can express become the first and the last of these.
     pub fn lowest_at(at: Time) -> JobId {
@@ -193,6 +210,23 @@ mod tests {
         assert_eq!(made(5_000).made_at(), Time(5_000_000));
         assert_eq!(JobId::lowest_at(Time(-1)), JobId::lowest_at(Time(0)));
         assert!(made(1 << 40) < JobId::lowest_at(Time(i64::MAX)));
+    }
+
+    #[test]
+    fn a_request_makes_one_id_for_each_subject() {
+        let [request, other] = [7, 8].map(|counter| JobId::from_parts(5_000, counter, 9));
+        let id = JobId::of_request(request, "fork", "a");
+        assert_eq!(JobId::of_request(request, "fork", "a"), id);
+        let others = [
+            JobId::of_request(other, "fork", "a"),
+            JobId::of_request(request, "trigger", "a"),
+            JobId::of_request(request, "fork", "b"),
+            JobId::of_request(request, "for", "ka"),
+        ];
+        assert!(others.iter().all(|other| *other != id));
+        assert_eq!((id.made_at(), id.0.get_version_num()), (request.made_at(), 7));
+        assert_eq!(id.0.get_variant(), uuid::Variant::RFC4122);
+        assert!(id >= JobId::lowest_at(request.made_at()));
     }
 
     #[test]

@@ -213,7 +213,18 @@ impl Control {
 
     /// Submits the job of a schedule now, regardless of its calendar.
     pub async fn trigger(&self, name: &str) -> Result<ControlOutcome, Error> {
-        self.administer(&AdminAction::Trigger(name.to_owned())).await
+        self.administer(&AdminAction::Trigger { name: name.to_owned(), id: None }).await
+    }
+
+    /// The same, once for all calls with the same id, which the caller has drawn: a repeat returns the same job. The id of the job is made of
+    /// this one.
+    pub async fn trigger_once(&self, name: &str, request: JobId) -> Result<ControlOutcome, Error> {
+        let id = JobId::of_request(request, "trigger", name);
+        let action = AdminAction::Trigger { name: name.to_owned(), id: Some(id) };
+        Ok(match self.administer(&action).await? {
+            ControlOutcome::Already(_) => ControlOutcome::Created(id),
+            outcome => outcome,
+        })
     }
 
     /// Makes a change that is never refused. Returns whether anything was changed.

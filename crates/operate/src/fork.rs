@@ -21,6 +21,7 @@ pub struct Fork {
     actor: Actor,
     from: ForkPoint,
     key: Option<String>,
+    request: Option<JobId>,
 }
 
 /// Where in a journal a fork starts.
@@ -69,7 +70,7 @@ pub struct Forked {
 
 impl Fork {
     pub(crate) fn new(operator: Operator, actor: Actor) -> Fork {
-        Fork { operator, actor, from: ForkPoint::End, key: None }
+        Fork { operator, actor, from: ForkPoint::End, key: None, request: None }
     }
 
     /// Starts at a point.
@@ -108,9 +109,30 @@ impl Fork {
         self
     }
 
+    /// Makes the fork repeatable: of one job, all runs with the same id make one fork. Its id is made of this one. Many forks leave jobs
+    /// alone that were submitted after this id was drawn.
+    pub fn request(mut self, id: JobId) -> Fork {
+        self.request = Some(id);
+        self
+    }
+
+    /// The id of the fork of a job, and whether there is such a job already.
+    async fn new_id(&self, job: JobId) -> Result<(JobId, bool), Error> {
+        match self.request {
+            None => Ok((self.operator.new_id(), false)),
+            Some(request) => {
+                let id = JobId::of_request(request, "fork", &job.to_string());
+                Ok((id, self.operator.inspect().job(id).await?.is_some()))
+            }
+        }
+    }
+
     /// Forks one job. Returns the new one.
     pub async fn run(&self, job: JobId) -> Result<JobId, Error> {
-        let id = self.operator.new_id();
+        let (id, exists) = self.new_id(job).await?;
+        if exists {
+            return Ok(id);
+        }
         match self.fork(job, id, self.key.clone()).await? {
             Ok(()) => Ok(id),
             Err(why) => Err(Error::Setup(format!("job {job} cannot be forked: {why}"))),
@@ -137,8 +159,9 @@ impl Fork {
         loop {
             let JobPage { jobs, next } = self.operator.inspect().jobs(&filter).await?;
             for job in &jobs {
-                let id = self.operator.new_id();
-                match self.fork(job.id, id, None).await? {
+                let (id, exists) = self.new_id(job.id).await?;
+                let outcome = if exists { Ok(()) } else { self.fork(job.id, id, None).await? };
+                match outcome {
                     Ok(()) => progress.made.push(Forked { from: job.id, job: id }),
                     Err(why) => progress.refused.push(Refusal { job: job.id, why }),
                 }
@@ -157,7 +180,11 @@ impl Fork {
 
     /// The same filter without jobs that are submitted from now on.
     fn older(&self, filter: Filter) -> Filter {
-        let newest = self.operator.new_id();
+        let newest = match self.request {
+            None => self.operator.new_id(),
+            // Below all forks of the request.
+            Some(request) => JobId::lowest_at(request.made_at()),
+        };
         Filter { before: Some(filter.before.map_or(newest, |before| before.min(newest))), ..filter }
     }
 

@@ -5,7 +5,9 @@ use std::collections::VecDeque;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use windlass_model::{Failure, JobId, Reason, State};
-use windlass_store::{Branch, BranchChild, BranchChildFilter, ChildPosition, ChildStates, JobEnd};
+use windlass_store::{
+    Branch, BranchChild, BranchChildFilter, ChildBounds, ChildPosition, ChildStates, JobEnd,
+};
 
 use windlass_workflow::{
     Error,
@@ -15,7 +17,7 @@ use windlass_workflow::{
     },
 };
 
-use crate::Operator;
+use crate::{Operator, budget::Budget};
 
 /// A child of a branch.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -62,13 +64,12 @@ pub struct Items {
     operator: Operator,
     parent: String,
     branches: Vec<Branch>,
-    /// Which rows are read, one pass after the other, and which of their items are wanted.
-    passes: &'static [ChildStates],
+    /// Which children are wanted.
     states: ChildStates,
     at: ReadPosition,
-    /// What was read and not returned: its row, its index in the row, and the child.
-    ready: VecDeque<(JobId, usize, Item)>,
-    /// What was returned last.
+    /// What was read and not returned, with its row.
+    ready: VecDeque<(JobId, Expanded)>,
+    /// What was returned last, or examined.
     last: Option<Position>,
     rows: usize,
 }
@@ -77,19 +78,38 @@ pub struct Items {
 #[derive(Clone, Copy, Default)]
 struct ReadPosition {
     branch: usize,
-    pass: usize,
     after: Option<JobId>,
     /// Items of this row with a smaller index were returned before.
     begun: Option<(JobId, usize)>,
+    /// Whether all rows of the branch were read.
+    is_read: bool,
 }
 
-/// The position of a child that was returned.
+/// The position of a child that was returned, or of a row of which all children were examined.
 #[derive(Clone, Copy)]
 struct Position {
     branch: usize,
-    pass: usize,
     row: JobId,
-    index: usize,
+    index: Option<usize>,
+}
+
+/// What is next among children.
+pub(crate) enum NextItem {
+    /// A child, with the bytes of its payloads.
+    Item(Box<Item>, usize),
+    /// There are no more.
+    End,
+    /// The budget is used up. [`Items::position`] says where to go on.
+    Exhausted,
+}
+
+/// A child in a row.
+pub(crate) struct Expanded {
+    /// Its index in the row.
+    pub(crate) index: usize,
+    /// The bytes of its payloads.
+    pub(crate) bytes: usize,
+    pub(crate) item: Item,
 }
 
 impl Operator {
@@ -104,15 +124,8 @@ impl Operator {
 
 impl Items {
     fn new(operator: Operator, parent: String, branches: Vec<Branch>, states: ChildStates) -> Items {
-        let passes: &[ChildStates] = match states {
-            ChildStates::All => &[ChildStates::All],
-            ChildStates::Live => &[ChildStates::Live],
-            ChildStates::Unsuccessful => &[ChildStates::Unsuccessful],
-            // Of a block that has not ended, some items may have.
-            ChildStates::Ended => &[ChildStates::Ended, ChildStates::Live],
-        };
         let (at, ready, last) = (ReadPosition::default(), VecDeque::new(), None);
-        Items { operator, parent, branches, passes, states, at, ready, last, rows: BLOCKS }
+        Items { operator, parent, branches, states, at, ready, last, rows: BLOCKS }
     }
 
     /// The parent's key or id.
@@ -127,65 +140,73 @@ impl Items {
                 "{position:?} is not a position among children; use one that a previous page returned"
             ))
         };
-        let (number, pass, row, index) = parse_position(position).ok_or_else(wrong)?;
+        let (number, row, index) = parse_position(position).ok_or_else(wrong)?;
         let branch = self.branches.iter().position(|branch| branch.number.0 == number).ok_or_else(wrong)?;
-        if pass >= self.passes.len() {
-            return Err(wrong());
-        }
-        self.at =
-            ReadPosition { branch, pass, after: before(row), begun: Some((row, index.saturating_add(1))) };
+        self.at = match index {
+            Some(index) => {
+                let begun = Some((row, index as usize + 1));
+                ReadPosition { branch, after: before(row), begun, is_read: false }
+            }
+            None => ReadPosition { branch, after: Some(row), ..ReadPosition::default() },
+        };
         Ok(self)
     }
 
     /// The position of the child that was returned last; `None` before the first.
     pub fn position(&self) -> Option<String> {
-        let Position { branch, pass, row, index } = self.last?;
-        Some(format!("{}/{pass}/{row}/{index}", self.branches[branch].number))
+        let Position { branch, row, index } = self.last?;
+        let index = index.map(|index| format!("/{index}")).unwrap_or_default();
+        Some(format!("{}/{row}{index}", self.branches[branch].number))
     }
 
     /// The next child; `None` if there are no more.
     pub async fn next(&mut self) -> Result<Option<Item>, Error> {
-        loop {
-            if let Some((row, index, item)) = self.ready.pop_front() {
-                let ReadPosition { branch, pass, .. } = self.at;
-                self.last = Some(Position { branch, pass, row, index });
-                return Ok(Some(item));
-            }
-            let Some(branch) = self.branches.get(self.at.branch) else { return Ok(None) };
-            let (job, states) = (branch.job, self.passes[self.at.pass]);
-            let filter = BranchChildFilter {
-                job,
-                branch: branch.number,
-                states,
-                after: self.at.after,
-                limit: self.rows,
-            };
-            let page = self.operator.inspect().branch_children(&filter).await?;
-            let Some(last) = page.last() else {
-                self.advance();
-                continue;
-            };
-            self.at.after = Some(last.summary.id);
-            let blocks = page.iter().any(is_block);
-            self.rows = if blocks { BLOCKS } else { SINGLES };
-            for child in page {
-                let row = child.summary.id;
-                let first = self.at.begun.take_if(|(begun, _)| *begun == row).map_or(0, |(_, index)| index);
-                let items = expand(&self.operator, &self.parent, branch, child);
-                let wanted =
-                    items.into_iter().filter(|(index, item)| *index >= first && self.is_wanted(item));
-                self.ready.extend(wanted.map(|(index, item)| (row, index, item)).collect::<Vec<_>>());
-            }
+        match self.next_within(&mut Budget::unlimited()).await? {
+            NextItem::Item(item, _) => Ok(Some(*item)),
+            NextItem::End | NextItem::Exhausted => Ok(None),
         }
     }
 
-    /// Continues with the next pass, or the next branch.
+    /// The next child, as long as a budget lasts.
+    pub(crate) async fn next_within(&mut self, budget: &mut Budget) -> Result<NextItem, Error> {
+        loop {
+            if let Some((row, Expanded { index, bytes, item })) = self.ready.pop_front() {
+                self.last = Some(Position { branch: self.at.branch, row, index: Some(index) });
+                return Ok(NextItem::Item(Box::new(item), bytes));
+            }
+            if std::mem::take(&mut self.at.is_read) {
+                self.advance();
+            }
+            let Some(branch) = self.branches.get(self.at.branch) else { return Ok(NextItem::End) };
+            if let (Some(row), true) = (self.at.after, budget.is_used_up()) {
+                self.last = Some(Position { branch: self.at.branch, row, index: None });
+                return Ok(NextItem::Exhausted);
+            }
+            // Of a block that has not ended, some items may have.
+            let states = match self.states {
+                ChildStates::Ended => ChildStates::All,
+                states => states,
+            };
+            let (job, number, after) = (branch.job, branch.number, self.at.after);
+            let filter = BranchChildFilter { job, branch: number, states, after, limit: self.rows };
+            let bounds = ChildBounds { examine: budget.examine(), bytes: Budget::PAGE_BYTES };
+            let page = self.operator.inspect().branch_children_page(&filter, bounds).await?;
+            budget.charge(&page);
+            self.rows = if page.children.iter().any(is_block) { BLOCKS } else { SINGLES };
+            for child in page.children {
+                let row = child.summary.id;
+                let first = self.at.begun.take_if(|(begun, _)| *begun == row).map_or(0, |(_, index)| index);
+                let items = expand(&self.operator, &self.parent, branch, child).into_iter();
+                let wanted = items.filter(|found| found.index >= first && self.is_wanted(&found.item));
+                self.ready.extend(wanted.map(|found| (row, found)).collect::<Vec<_>>());
+            }
+            (self.at.after, self.at.is_read) = (page.next, page.next.is_none());
+        }
+    }
+
+    /// Continues with the next branch.
     fn advance(&mut self) {
-        let ReadPosition { branch, pass, .. } = self.at;
-        self.at = match pass + 1 < self.passes.len() {
-            true => ReadPosition { branch, pass: pass + 1, ..ReadPosition::default() },
-            false => ReadPosition { branch: branch + 1, ..ReadPosition::default() },
-        };
+        self.at = ReadPosition { branch: self.at.branch + 1, ..ReadPosition::default() };
         self.rows = BLOCKS;
     }
 
@@ -199,13 +220,14 @@ impl Items {
     }
 }
 
-/// The children in one row, with their indexes there.
+/// The children in one row.
 pub(super) fn expand(
     operator: &Operator,
     parent: &str,
     branch: &Branch,
     child: BranchChild,
-) -> Vec<(usize, Item)> {
+) -> Vec<Expanded> {
+    let whole = child.payload_bytes() as usize;
     let BranchChild { summary, branch_position: position, ended, input, data, .. } = child;
     let spawn = usize::try_from(position.spawn).ok().and_then(|spawn| branch.spawns.get(spawn));
     let (output, failure) = match ended {
@@ -236,17 +258,18 @@ pub(super) fn expand(
     if !block::is_block(summary.stage.as_deref()) {
         let read = |payload| serde_json::from_slice(&operator.decode(payload).ok()?).ok();
         let (input, result) = (read(&input), output.as_ref().and_then(read));
-        return vec![(0, Item { input, result, ..row })];
+        return vec![Expanded { index: 0, bytes: whole, item: Item { input, result, ..row } }];
     }
     let block = Some(row.id);
     let kept = output.as_ref().or(data.as_ref());
     let Ok(packed) = block::packed_items(&input, kept, operator.codecs()) else {
-        return vec![(0, Item { block, ..row })];
+        return vec![Expanded { index: 0, bytes: 0, item: Item { block, ..row } }];
     };
     let item = |PackedItem { index, key, input, result }: PackedItem| {
         let id = JobId::of_item(branch.job, branch.number, position.spawn, &key);
         let place = ChildPosition { item: key, items: 1, ..row.place.clone() };
         let key = place.key(parent);
+        let bytes = input.get().len() + result.as_ref().map_or(0, |result| result.get().len());
         let input = serde_json::from_str(input.get()).ok();
         let item = Item { id, key, place, block, input, ..row.clone() };
         let item = match result {
@@ -256,7 +279,7 @@ pub(super) fn expand(
             }
             None => item,
         };
-        (index, item)
+        Expanded { index, bytes, item }
     };
     packed.into_iter().map(item).collect()
 }
@@ -286,13 +309,12 @@ pub(crate) fn branches_named(
     }
 }
 
-/// The parts of a position: the number of a branch, a pass, a row, and an item of the row.
-fn parse_position(text: &str) -> Option<(i64, usize, JobId, usize)> {
+/// The parts of a position: the number of a branch, a row, and an item of the row, if not all were examined.
+fn parse_position(text: &str) -> Option<(i64, JobId, Option<u32>)> {
     let mut parts = text.split('/');
-    let mut part = || parts.next();
-    let position =
-        (part()?.parse().ok()?, part()?.parse().ok()?, part()?.parse().ok()?, part()?.parse().ok()?);
-    parts.next().is_none().then_some(position)
+    let (number, row) = (parts.next()?.parse().ok()?, parts.next()?.parse().ok()?);
+    let index = parts.next().map(str::parse).transpose().ok()?;
+    parts.next().is_none().then_some((number, row, index))
 }
 
 #[cfg(test)]
@@ -303,18 +325,20 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_text_breaks_the_parser_of_positions(text in "(-?[0-9]{0,21}/){0,3}([0-9a-f-]{36}/)?[0-9]{0,21}|\\PC{0,40}") {
-            if let Some((number, pass, row, index)) = parse_position(&text) {
-                let again = format!("{number}/{pass}/{row}/{index}");
-                prop_assert_eq!(parse_position(&again), Some((number, pass, row, index)), "{}", text);
+        fn no_text_breaks_the_parser_of_positions(text in "(-?[0-9]{0,21}/){0,2}([0-9a-f-]{36}/)?[0-9]{0,21}|\\PC{0,40}") {
+            if let Some((number, row, index)) = parse_position(&text) {
+                let index = index.map(|index| format!("/{index}")).unwrap_or_default();
+                let again = format!("{number}/{row}{index}");
+                prop_assert_eq!(parse_position(&again), parse_position(&text), "{}", text);
                 let _ = before(row);
             }
         }
 
         #[test]
-        fn every_position_is_parsed(number in any::<i64>(), pass in any::<usize>(), row in any::<(u32, u64)>(), index in any::<usize>()) {
+        fn every_position_is_parsed(number in any::<i64>(), row in any::<(u32, u64)>(), index in any::<u32>()) {
             let row = JobId::from_parts(u64::from(row.0), 1, row.1);
-            prop_assert_eq!(parse_position(&format!("{number}/{pass}/{row}/{index}")), Some((number, pass, row, index)));
+            prop_assert_eq!(parse_position(&format!("{number}/{row}")), Some((number, row, None)));
+            prop_assert_eq!(parse_position(&format!("{number}/{row}/{index}")), Some((number, row, Some(index))));
         }
     }
 }

@@ -11,6 +11,7 @@
 mod acted;
 pub mod alerts;
 mod awaited;
+mod budget;
 mod bulk;
 mod check;
 mod control;
@@ -34,6 +35,7 @@ mod unserved;
 #[cfg(feature = "users")]
 mod users;
 pub mod views;
+mod visible;
 pub mod why;
 
 pub use acted::Acted;

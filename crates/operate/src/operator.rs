@@ -3,7 +3,7 @@
 use std::{collections::HashMap, sync::Arc};
 
 use windlass_env::Env;
-use windlass_model::{JobId, KindVersion, Payload};
+use windlass_model::{JobId, KindVersion, Payload, Scope};
 use windlass_store::{Inspect, Store};
 use windlass_workflow::{
     codec,
@@ -18,6 +18,8 @@ pub struct Operator {
     services: Arc<Services>,
     replayers: Arc<HashMap<KindVersion, Arc<dyn Replayer>>>,
     default_queues: Arc<HashMap<String, &'static str>>,
+    /// On whose behalf it reads: see [`Operator::limited_to`].
+    scope: Scope,
     poke: Arc<dyn Fn() + Send + Sync>,
     #[cfg(feature = "users")]
     passwords: crate::passwords::Passwords,
@@ -35,6 +37,7 @@ impl Operator {
             services,
             replayers,
             default_queues: Arc::default(),
+            scope: Scope::default(),
             poke: Arc::new(poke),
             #[cfg(feature = "users")]
             passwords: crate::passwords::Passwords::default(),
@@ -45,6 +48,12 @@ impl Operator {
     pub fn with_default_queues(mut self, default_queues: HashMap<String, &'static str>) -> Operator {
         self.default_queues = Arc::new(default_queues);
         self
+    }
+
+    /// The same operator on behalf of somebody who may see only the jobs of a scope: [`Operator::why`] and [`JobView`](crate::views::JobView)
+    /// name no others. Which job may be asked about is for the caller to check.
+    pub fn limited_to(&self, scope: &Scope) -> Operator {
+        Operator { scope: scope.clone(), ..self.clone() }
     }
 
     /// Changes jobs, queues, limits and schedules in the name of `author`.
@@ -76,6 +85,10 @@ impl Operator {
     #[cfg(all(test, feature = "users"))]
     pub(crate) fn with_passwords(self, passwords: crate::passwords::Passwords) -> Operator {
         Operator { passwords, ..self }
+    }
+
+    pub(crate) fn scope(&self) -> &Scope {
+        &self.scope
     }
 
     pub(crate) fn store(&self) -> &Arc<dyn Store> {

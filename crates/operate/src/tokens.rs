@@ -42,15 +42,15 @@ pub struct CreatedToken {
 }
 
 /// Why a token is not accepted.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub enum TokenRefusal {
     /// It is not the text of a token, there is no such token in this store, or its secret is another one. These three
     /// have one answer, so that nobody learns which ids exist.
     Unknown,
-    /// It was revoked.
-    Revoked,
-    /// It has expired.
-    Expired,
+    /// The token of this name was revoked.
+    Revoked(String),
+    /// The token of this name has expired.
+    Expired(String),
 }
 
 impl Control {
@@ -111,10 +111,10 @@ impl Operator {
         };
         let now = self.now();
         if token.revoked_at.is_some() {
-            return Ok(Err(TokenRefusal::Revoked));
+            return Ok(Err(TokenRefusal::Revoked(token.name)));
         }
         if token.why_refused(now).is_some() {
-            return Ok(Err(TokenRefusal::Expired));
+            return Ok(Err(TokenRefusal::Expired(token.name)));
         }
         let recorded_since = now - USE_RECORDED_EVERY;
         if token.last_used_at.is_none_or(|at| at < recorded_since) {

@@ -15,8 +15,8 @@ mod usual;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use windlass_model::{JobId, JournalEntry, RateLimit, Reason, State, Time, failure::class};
-use windlass_store::{Branch, Holds, Job, Pause, RateHold, SerialHold, WorkerView};
+use windlass_model::{JobId, RateLimit, Reason, State, Time, failure::class};
+use windlass_store::{Branch, Holds, Job, JournalEnd, Pause, RateHold, SerialHold, WorkerView};
 
 use windlass_workflow::Error;
 
@@ -27,6 +27,9 @@ use crate::{
 
 pub use cause::Cause;
 pub use child::AwaitedChild;
+
+/// How many of the last entries of a journal are read to find out what made a workflow end.
+const ENTRIES: usize = 10_000;
 
 /// Why a job is in its state.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -57,7 +60,7 @@ impl Operator {
     /// Explains why a job is in its state; `None` if there is no such job.
     pub async fn why(&self, id: JobId) -> Result<Option<Why>, Error> {
         let inspect = self.inspect();
-        let holds = inspect.holds(id).await?;
+        let holds = self.visible_holds(id).await?;
         let Some(job) = inspect.job(id).await? else {
             let arriving = holds.is_some_and(|holds| holds.arriving);
             return Ok(arriving.then(|| self::arriving(id)));
@@ -68,8 +71,8 @@ impl Operator {
         };
         // The journal of a workflow decides whether a retry can help.
         let journal = match job.summary.state {
-            State::Failed | State::Cancelled => inspect.journal(id, None, usize::MAX).await?,
-            _ => Vec::new(),
+            State::Failed | State::Cancelled => inspect.journal_end(id, ENTRIES).await?,
+            _ => JournalEnd::default(),
         };
         let (workers, now) = (inspect.workers().await?, inspect.clock().await?);
         let holds = holds.unwrap_or_default();
@@ -99,13 +102,13 @@ fn arriving(job: JobId) -> Why {
     }
 }
 
-/// Explains why a job is in its state, without [`Why::child`]. `branches` are its own, needed while it waits for them; `journal` is that of a workflow, needed
-/// once it has failed or was cancelled.
+/// Explains why a job is in its state, without [`Why::child`]. `branches` are its own, needed while it waits for them; `journal` is the end of that of a
+/// workflow, needed once it has failed or was cancelled.
 pub fn explain(
     job: &Job,
     holds: &Holds,
     branches: &[Branch],
-    journal: &[JournalEntry],
+    journal: &JournalEnd,
     workers: &[WorkerView],
     now: Time,
 ) -> Why {
@@ -149,9 +152,9 @@ fn undecodable_row(job: &Job) -> Option<Explanation> {
     Some(Explanation(Cause::Undecodable, sentence(&format!("{consequence}, because {fault}")), hint))
 }
 
-fn ended(job: &Job, journal: &[JournalEntry]) -> Explanation {
+fn ended(job: &Job, journal: &JournalEnd) -> Explanation {
     let id = job.summary.id;
-    let ending = decided::ending(journal);
+    let ending = decided::ending(journal.entries.iter().map(|head| &head.entry));
     let at = job.summary.finished_at.map(|at| format!(" at {at}")).unwrap_or_default();
     let Explanation(cause, because, hint) = match job.summary.state {
         State::Done => Explanation(Cause::Done, format!("It was done{at}."), "Nothing to do.".into()),
@@ -172,7 +175,13 @@ fn ended(job: &Job, journal: &[JournalEntry]) -> Explanation {
         }
         _ => failed(job, &at),
     };
-    let hint = fork_hint(job, &ending).unwrap_or(hint);
+    let hint = match journal.before {
+        0 => fork_hint(job, &ending).unwrap_or(hint),
+        _ => format!(
+            "{hint} Its journal has more than the {ENTRIES} entries that are read here: check first whether the retry would replay what made \
+             it end, `windlass show {id}`."
+        ),
+    };
     let hint = match ending.not_undone.as_slice() {
         [] => hint,
         left => {
@@ -345,10 +354,13 @@ fn in_line(serial: &SerialHold) -> Explanation {
         1 => "one at a time".to_owned(),
         slots => format!("{slots} at a time"),
     };
-    let who = match serial.holders.as_slice() {
-        [] => "no job has a slot, which should not last".into(),
-        [one] => format!("job {one} has the slot"),
-        [one, rest @ ..] => format!("job {one} and {} more have slots", rest.len()),
+    let hidden = serial.hidden_holders as usize;
+    let who = match (serial.holders.as_slice(), hidden) {
+        ([], 0) => "no job has a slot, which should not last".into(),
+        ([], 1) => "another job has the slot".into(),
+        ([], _) => format!("{hidden} other jobs have slots"),
+        ([one], 0) => format!("job {one} has the slot"),
+        ([one, rest @ ..], _) => format!("job {one} and {} more have slots", rest.len() + hidden),
     };
     let place = match serial.ahead {
         0 => "it is next".to_owned(),
@@ -361,6 +373,7 @@ fn in_line(serial: &SerialHold) -> Explanation {
         Some(holder) => {
             format!("Wait, or see what the job with the slot does: `windlass why {holder}`.")
         }
+        None if hidden > 0 => "Wait, or ask whoever may see the jobs of other kinds and queues.".into(),
         None => "Wait: workers repair this every few minutes. If it stays so: `windlass doctor`.".into(),
     };
     Explanation(Cause::Serial, because, hint)

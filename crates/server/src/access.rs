@@ -1,6 +1,11 @@
 //! Who sends a request: the bearer of a token, or anybody on a loopback address that needs no login.
 
-use std::net::IpAddr;
+use std::{
+    collections::HashSet,
+    net::IpAddr,
+    sync::{Mutex, PoisonError},
+    time::Instant,
+};
 
 use axum::http::{HeaderMap, header};
 use windlass::{
@@ -12,11 +17,14 @@ use windlass::{
 
 use crate::{
     error::{Error, ErrorKind},
+    rate::RateLimiter,
     settings::Settings,
 };
 
 /// The author of what is done without a login.
 const LOOPBACK: &str = "loopback";
+/// How many accepted tokens are remembered: more than one server has.
+const MAX_ACCEPTED: usize = 10_000;
 
 /// Who sends a request.
 #[derive(Clone, Debug)]
@@ -35,40 +43,114 @@ pub(crate) struct Principal {
     pub(crate) session: Option<String>,
 }
 
-/// Finds out who sends a request. A token that is sent is always checked, also where none is needed.
-pub(crate) async fn authenticate(
-    settings: &Settings,
-    operator: &Operator,
-    headers: &HeaderMap,
-    client: IpAddr,
-) -> Result<Principal, Error> {
-    let mut sent = headers.get_all(header::AUTHORIZATION).iter();
-    let unauthorized = |message: &str| {
-        let hint = "send `Authorization: Bearer TOKEN`; `windlass tokens create` makes one";
-        Error::new(ErrorKind::Unauthorized, message, hint)
-    };
-    let token = match (sent.next(), sent.next()) {
-        (None, _) if settings.needs_login() => return Err(unauthorized("the request has no token")),
-        (None, _) => {
+/// Limits how many tokens a client may try, which each cost a read of the store.
+pub(crate) struct TokenChecks {
+    tried: RateLimiter,
+    /// The hashes of tokens that were accepted: they are always read, also of a client that others share with somebody who tries many.
+    accepted: Mutex<HashSet<blake3::Hash>>,
+}
+
+impl TokenChecks {
+    pub(crate) fn new(settings: &Settings) -> TokenChecks {
+        TokenChecks { tried: RateLimiter::new(settings.failed_tokens), accepted: Mutex::default() }
+    }
+
+    /// Finds out who sends a request. A token that is sent is always checked, also where none is needed.
+    pub(crate) async fn authenticate(
+        &self,
+        settings: &Settings,
+        operator: &Operator,
+        headers: &HeaderMap,
+        client: IpAddr,
+    ) -> Result<Principal, Refused> {
+        let Some(token) = bearer(settings, headers)? else {
             let (author, role) = (LOOPBACK.to_owned(), Role::Admin);
             return Ok(Principal { author, role, ..Principal::nobody() });
+        };
+        let hash = blake3::hash(token.as_bytes());
+        let is_known = self.accepted().contains(&hash);
+        if !is_known && !self.tried.admit(client, Instant::now()) {
+            let message = "this client has sent too many tokens that are not accepted";
+            return Err(
+                Error::new(ErrorKind::TooMany, message, "wait some seconds, and check the token").into()
+            );
         }
-        (Some(_), Some(_)) => return Err(unauthorized("the request has several Authorization headers")),
+        let authenticated = operator.authenticate(token).await;
+        if authenticated.is_err() && !is_known {
+            // Whether it is accepted is not known.
+            self.tried.give_back(client);
+        }
+        let authenticated = authenticated.map_err(Error::from)?;
+        match (&authenticated, is_known) {
+            (Ok(_), false) => {
+                self.tried.give_back(client);
+                let mut accepted = self.accepted();
+                if accepted.len() >= MAX_ACCEPTED {
+                    accepted.clear();
+                }
+                accepted.insert(hash);
+            }
+            (Err(_), true) => {
+                self.accepted().remove(&hash);
+            }
+            _ => {}
+        }
+        let (message, name) = match authenticated {
+            Ok(token) => {
+                let author = format!("{}@{client}", token.name);
+                let (role, scope) = (token.role, token.scope);
+                return Ok(Principal {
+                    author,
+                    token: Some(token.id),
+                    role,
+                    scope,
+                    user: None,
+                    session: None,
+                });
+            }
+            Err(TokenRefusal::Unknown) => ("the token is not known here", None),
+            Err(TokenRefusal::Revoked(name)) => ("the token was revoked", Some(name)),
+            Err(TokenRefusal::Expired(name)) => ("the token has expired", Some(name)),
+        };
+        Err(Refused { error: unauthorized(message), token: name })
+    }
+
+    fn accepted(&self) -> std::sync::MutexGuard<'_, HashSet<blake3::Hash>> {
+        self.accepted.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Why nobody is known to have sent a request.
+pub(crate) struct Refused {
+    pub(crate) error: Error,
+    /// The name of the token, if it was one.
+    pub(crate) token: Option<String>,
+}
+
+impl From<Error> for Refused {
+    fn from(error: Error) -> Refused {
+        Refused { error, token: None }
+    }
+}
+
+fn unauthorized(message: &str) -> Error {
+    let hint = "send `Authorization: Bearer TOKEN`; `windlass tokens create` makes one";
+    Error::new(ErrorKind::Unauthorized, message, hint)
+}
+
+/// The token of a request; `None` if it has none and needs none.
+fn bearer<'h>(settings: &Settings, headers: &'h HeaderMap) -> Result<Option<&'h str>, Error> {
+    let mut sent = headers.get_all(header::AUTHORIZATION).iter();
+    match (sent.next(), sent.next()) {
+        (None, _) if settings.needs_login() => Err(unauthorized("the request has no token")),
+        (None, _) => Ok(None),
+        (Some(_), Some(_)) => Err(unauthorized("the request has several Authorization headers")),
         (Some(value), None) => {
             let value = value.to_str().ok().and_then(|value| value.split_once(' '));
             let token = value.filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"));
-            token.ok_or_else(|| unauthorized("the Authorization header has no bearer token"))?.1.trim()
+            let token = token.ok_or_else(|| unauthorized("the Authorization header has no bearer token"))?;
+            Ok(Some(token.1.trim()))
         }
-    };
-    match operator.authenticate(token).await? {
-        Ok(token) => {
-            let author = format!("{}@{client}", token.name);
-            let (role, scope) = (token.role, token.scope);
-            Ok(Principal { author, token: Some(token.id), role, scope, user: None, session: None })
-        }
-        Err(TokenRefusal::Unknown) => Err(unauthorized("the token is not known here")),
-        Err(TokenRefusal::Revoked) => Err(unauthorized("the token was revoked")),
-        Err(TokenRefusal::Expired) => Err(unauthorized("the token has expired")),
     }
 }
 

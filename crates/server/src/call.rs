@@ -17,7 +17,8 @@ use windlass::{
 use crate::{
     access::Principal,
     error::{Error, ErrorKind, JOB},
-    server::{Permit, Shared},
+    per_client::BodyRoom,
+    server::{Permit, Shared, StreamPermit},
 };
 
 /// A request whose sender is known and may make it.
@@ -37,6 +38,8 @@ pub(crate) struct Call {
     pub(crate) address: IpAddr,
     /// Whether it came by `https`.
     pub(crate) is_secure: bool,
+    /// The room that the body takes.
+    pub(crate) _room: BodyRoom,
 }
 
 impl Call {
@@ -46,6 +49,18 @@ impl Call {
 
     pub(crate) fn operator(&self) -> &Operator {
         &self.shared.operator
+    }
+
+    /// The operator on behalf of whoever asks: it tells nothing of jobs that they may not see.
+    pub(crate) fn scoped_operator(&self) -> Operator {
+        self.operator().limited_to(&self.principal.scope)
+    }
+
+    /// Counts a request that begins to wait, or a stream, and not among those that run any more. From now on its handler limits its time.
+    pub(crate) fn start_waiting(&self) -> Result<StreamPermit, Error> {
+        let permit = self.shared.stream_permit(self.address)?;
+        self.permit.release();
+        Ok(permit)
     }
 
     /// A parameter of the path. Every route names only those that its path has.
@@ -101,6 +116,11 @@ impl Call {
             Some(note) => control.note(note),
             None => control,
         }
+    }
+
+    /// Notes in the audit log that this request has submitted or signalled something, and to which job: the first of several.
+    pub(crate) async fn note_act(&self, action: String, job: JobId) {
+        self.shared.audit.record(&self.principal.author, action, job.to_string()).await;
     }
 
     /// The job that the path names, if it exists and may be seen.

@@ -95,10 +95,11 @@ impl Server {
             };
             match accepted {
                 Ok((stream, address)) => {
+                    let Some(counted) = shared.count_connection(address) else { continue };
                     let connection =
                         connection(stream, address, tls.clone(), router.clone(), Arc::clone(&shared));
                     tasks.spawn(async move {
-                        let _permit = permit;
+                        let _permits = (permit, counted);
                         connection.await;
                     });
                 }

@@ -13,13 +13,9 @@ use axum::{
 use futures_util::stream::unfold;
 use serde::Serialize;
 use serde_json::Value;
-use tokio::{
-    sync::{OwnedSemaphorePermit, watch},
-    task::JoinHandle,
-    time::Instant,
-};
+use tokio::{sync::watch, task::JoinHandle, time::Instant};
 
-use crate::{call::Call, error::Error, reply::Reply, routes::Answer};
+use crate::{call::Call, error::Error, reply::Reply, routes::Answer, server::StreamPermit};
 
 /// How often progress is sent: as often as people can read it.
 const INTERVAL: Duration = Duration::from_millis(200);
@@ -36,11 +32,12 @@ where
     F: Future<Output = Result<P, windlass::Error>> + Send + 'static,
 {
     if !accepts_events(call) {
+        // It stops by itself, between two batches.
+        call.permit.limits_itself();
         let deadline = Deadline::new(call);
         return Reply::json(&operation(Box::new(move |_| !deadline.is_over())).await?);
     }
-    let permit = call.shared.stream_permit()?;
-    call.permit.release();
+    let permit = call.start_waiting()?;
     let (sender, latest) = watch::channel(Value::Null);
     let stopping = call.shared.stopping.clone();
     let on_progress = move |progress: &P| {
@@ -73,7 +70,7 @@ struct Stream {
     /// When progress is sent again.
     next_at: Instant,
     /// Counts the stream.
-    _permit: OwnedSemaphorePermit,
+    _permit: StreamPermit,
 }
 
 impl Stream {

@@ -34,7 +34,7 @@ impl RateLimiter {
         if self.per_second == 0.0 {
             return true;
         }
-        let most = (self.per_second * BURST_SECONDS).max(1.0);
+        let most = self.most();
         let mut buckets = self.buckets.lock().unwrap_or_else(PoisonError::into_inner);
         if buckets.len() >= MAX_CLIENTS {
             let full_since = now.checked_sub(Duration::from_secs_f64(BURST_SECONDS));
@@ -52,6 +52,19 @@ impl RateLimiter {
             bucket.tokens -= 1.0;
         }
         admitted
+    }
+
+    /// Returns a token that a client took for nothing.
+    pub(crate) fn give_back(&self, client: IpAddr) {
+        let most = self.most();
+        let mut buckets = self.buckets.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(bucket) = buckets.get_mut(&network(client)) {
+            bucket.tokens = (bucket.tokens + 1.0).min(most);
+        }
+    }
+
+    fn most(&self) -> f64 {
+        (self.per_second * BURST_SECONDS).max(1.0)
     }
 }
 
@@ -82,6 +95,17 @@ mod tests {
         assert_eq!(admitted("10.0.0.2", Duration::ZERO, 50), 20, "another client has its own bucket");
         assert_eq!(admitted("10.0.0.1", Duration::from_millis(500), 50), 5);
         assert_eq!(admitted("10.0.0.1", Duration::from_secs(100), 50), 20);
+    }
+
+    #[test]
+    fn a_token_that_is_given_back_can_be_taken_again() {
+        let (limiter, now) = (RateLimiter::new(1), Instant::now());
+        for _ in 0..9 {
+            assert!(limiter.admit(ip("10.0.0.1"), now));
+            limiter.give_back(ip("10.0.0.1"));
+        }
+        assert!(limiter.admit(ip("10.0.0.1"), now) && limiter.admit(ip("10.0.0.1"), now));
+        assert!(!limiter.admit(ip("10.0.0.1"), now));
     }
 
     #[test]

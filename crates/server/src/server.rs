@@ -1,7 +1,8 @@
 //! The path of a request: where it comes from, who sends it, whether it may, how long it may take.
 
 use std::{
-    net::SocketAddr,
+    future::Future,
+    net::{IpAddr, SocketAddr},
     panic::AssertUnwindSafe,
     sync::{Arc, Mutex, PoisonError},
     time::Instant,
@@ -9,24 +10,27 @@ use std::{
 
 use axum::{
     Router,
-    body::{Body, Bytes},
+    body::Body,
     extract::{RawPathParams, Request},
     http::{HeaderMap, HeaderName, HeaderValue, Method, Response, header},
     routing::{MethodFilter, MethodRouter, on},
 };
 use futures_util::FutureExt;
-use http_body_util::{BodyExt, Limited};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use windlass::{Engine, model::Permission, operate::Operator};
 
 use crate::{
-    access::{self, Principal},
+    access::{Principal, Refused, TokenChecks},
+    audit::AuditLog,
     call::Call,
+    checkup::CheckUp,
     client::{self, Client},
     error::{Error, ErrorKind, PATH},
     events::Hub,
     pages::{self, Pages},
+    per_client::{Bodies, Counted, PerClient},
     rate::RateLimiter,
+    refusals::Refusals,
     reply::Reply,
     routes::{Access, Route, routes},
     settings::Settings,
@@ -49,6 +53,12 @@ pub(crate) struct Shared {
     pub(crate) stopping: watch::Receiver<bool>,
     /// What the server knows of workers on other hosts.
     pub(crate) workers: Workers,
+    pub(crate) audit: Arc<AuditLog>,
+    pub(crate) checkup: CheckUp,
+    /// How many connections each client has.
+    pub(crate) connections: Arc<PerClient>,
+    pub(crate) refusals: Refusals,
+    token_checks: TokenChecks,
     rate: RateLimiter,
     /// The same for workers, which send calls all the time.
     worker_rate: RateLimiter,
@@ -56,6 +66,8 @@ pub(crate) struct Shared {
     streams: Arc<Semaphore>,
     /// What pages share.
     pub(crate) pages: Pages,
+    client_streams: Arc<PerClient>,
+    bodies: Bodies,
 }
 
 /// The other end of a request's connection.
@@ -65,8 +77,18 @@ pub(crate) struct Peer {
     pub(crate) is_tls: bool,
 }
 
-/// Counts a request among those that run. A request that waits exchanges it for one of a stream.
-pub(crate) struct Permit(Mutex<Option<OwnedSemaphorePermit>>);
+/// Counts a request among those that run, and limits its time. A request that waits exchanges it for one of a stream.
+pub(crate) struct Permit {
+    counted: Mutex<Option<OwnedSemaphorePermit>>,
+    /// Becomes true when the handler limits its own time from then on.
+    is_unlimited: watch::Sender<bool>,
+}
+
+/// Counts a stream or a waiting request.
+pub(crate) struct StreamPermit {
+    _all: OwnedSemaphorePermit,
+    _client: Counted,
+}
 
 impl Shared {
     pub(crate) fn new(
@@ -79,25 +101,26 @@ impl Shared {
         let events = Hub::new(engine.clone(), stopping.clone());
         let workers = Workers::new(&engine, &settings, stopping.clone());
         let pages = Pages::new(&engine);
-        let (rate, worker_rate, requests, streams) = (
-            RateLimiter::new(settings.rate),
-            RateLimiter::new(settings.rate.saturating_mul(WORKER_RATE)),
-            Arc::new(Semaphore::new(settings.max_requests)),
-            Arc::new(Semaphore::new(settings.max_streams)),
-        );
         let shared = Arc::new(Shared {
-            engine,
             operator,
-            settings,
             address,
             events,
             stopping,
             workers,
-            rate,
-            worker_rate,
-            requests,
-            streams,
+            audit: AuditLog::new(Arc::clone(engine.store())),
+            checkup: CheckUp::default(),
+            connections: PerClient::new(settings.max_client_connections),
+            refusals: Refusals::default(),
+            token_checks: TokenChecks::new(&settings),
+            rate: RateLimiter::new(settings.rate),
+            worker_rate: RateLimiter::new(settings.rate.saturating_mul(WORKER_RATE)),
+            requests: Arc::new(Semaphore::new(settings.max_requests)),
+            streams: Arc::new(Semaphore::new(settings.max_streams)),
+            client_streams: PerClient::new(settings.max_client_streams),
+            bodies: Bodies::new(settings.max_body_bytes, settings.max_client_body_bytes),
             pages,
+            engine,
+            settings,
         });
         tokio::spawn(Arc::clone(&shared.pages.live).run(Arc::clone(&shared)));
         shared
@@ -109,31 +132,53 @@ impl Shared {
         let _ = self.stopping.clone().wait_for(|stopping| *stopping).await;
     }
 
-    /// Counts a stream or a waiting request.
-    pub(crate) fn stream_permit(&self) -> Result<OwnedSemaphorePermit, Error> {
-        Arc::clone(&self.streams).try_acquire_owned().map_err(|_| {
+    /// Counts a connection; `None` if the client has the most. Whose connections those of a proxy are is not known.
+    pub(crate) fn count_connection(&self, peer: SocketAddr) -> Option<Option<Counted>> {
+        let address = peer.ip().to_canonical();
+        if self.settings.trusted_proxies.iter().any(|network| network.contains(address)) {
+            return Some(None);
+        }
+        let counted = self.connections.count(address);
+        if counted.is_none() {
+            let most = self.settings.max_client_connections;
+            let message = format!("this client has {most} connections, which is the most");
+            let error = Error::new(ErrorKind::TooMany, message, "");
+            self.refusals.log(&error, address, "", &Method::CONNECT, "");
+        }
+        counted.map(Some)
+    }
+
+    /// Counts a stream or a waiting request of a client.
+    pub(crate) fn stream_permit(&self, client: IpAddr) -> Result<StreamPermit, Error> {
+        let hint = "try again later, or without `wait`";
+        let Some(_client) = self.client_streams.count(client) else {
+            let most = self.settings.max_client_streams;
+            let message = format!("this client has {most} streams and waiting requests, which is the most");
+            return Err(Error::new(ErrorKind::TooMany, message, hint));
+        };
+        let _all = Arc::clone(&self.streams).try_acquire_owned().map_err(|_| {
             let message = "too many streams and waiting requests are open";
-            Error::new(ErrorKind::Unavailable, message, "try again later, or without `wait`")
-        })
+            Error::new(ErrorKind::Unavailable, message, hint)
+        })?;
+        Ok(StreamPermit { _all, _client })
     }
 
     /// Finds out where a request comes from, and refuses it if too many come from there.
-    fn admit(&self, request: &Request, is_worker: bool) -> Result<Client, Error> {
+    fn admit(&self, request: &Request, is_worker: bool) -> Result<Client, (Option<IpAddr>, Error)> {
         let (settings, headers) = (&self.settings, request.headers());
         let peer = request.extensions().get::<Peer>().copied();
         let Peer { address, is_tls } =
-            peer.ok_or_else(|| Error::internal(&"a request without a connection"))?;
+            peer.ok_or_else(|| (None, Error::internal(&"a request without a connection")))?;
         let client = client::client(settings, address, is_tls, headers);
         let (rate, times) = if is_worker { (&self.worker_rate, WORKER_RATE) } else { (&self.rate, 1) };
         if !rate.admit(client.address, Instant::now()) {
-            return Err(Error::new(
+            let most = settings.rate.saturating_mul(times);
+            let error = Error::new(
                 ErrorKind::TooMany,
-                format!(
-                    "this client sends more than {} requests per second",
-                    settings.rate.saturating_mul(times)
-                ),
+                format!("this client sends more than {most} requests per second"),
                 "send fewer, or many jobs with one request",
-            ));
+            );
+            return Err((Some(client.address), error));
         }
         Ok(client)
     }
@@ -146,39 +191,35 @@ impl Shared {
     }
 
     async fn permit(&self) -> Result<Permit, Error> {
-        let permit = Arc::clone(&self.requests).acquire_owned().await;
-        permit.map(|permit| Permit(Mutex::new(Some(permit)))).map_err(|error| Error::internal(&error))
+        let counted = Arc::clone(&self.requests).acquire_owned().await;
+        let counted = counted.map_err(|error| Error::internal(&error))?;
+        Ok(Permit { counted: Mutex::new(Some(counted)), is_unlimited: watch::channel(false).0 })
     }
+}
 
-    /// Reads the body, unless it is too large or too slow.
-    async fn read_body(&self, body: Body, body_limit: usize) -> Result<Bytes, Error> {
-        let Settings { read_timeout, .. } = self.settings;
-        let read = tokio::time::timeout(read_timeout, Limited::new(body, body_limit).collect()).await;
-        let slow = |_| {
-            let message = format!("the body did not arrive within {read_timeout:?}");
-            Error::new(ErrorKind::SlowBody, message, "send it faster, or in parts")
-        };
-        match read.map_err(slow)? {
-            Ok(collected) => Ok(collected.to_bytes()),
-            Err(error) if error.is::<http_body_util::LengthLimitError>() => Err(Error::new(
-                ErrorKind::TooLarge,
-                format!("the body has more than {body_limit} bytes"),
-                "send less with one request",
-            )),
-            Err(error) => Err(Error::invalid(format!("the body cannot be read: {error}"), "send it again")),
-        }
+#[cfg(test)]
+impl StreamPermit {
+    pub(crate) fn for_test() -> StreamPermit {
+        let _all = Arc::new(Semaphore::new(1)).try_acquire_owned().expect("there is one");
+        StreamPermit { _all, _client: PerClient::new(0).count([127, 0, 0, 1].into()).expect("no limit") }
     }
 }
 
 impl Permit {
     /// Of a request that counts among none.
     pub(crate) fn none() -> Permit {
-        Permit(Mutex::new(None))
+        Permit { counted: Mutex::new(None), is_unlimited: watch::channel(true).0 }
     }
 
-    /// Stops counting the request among those that run.
+    /// Stops counting the request among those that run, and stops limiting its time.
     pub(crate) fn release(&self) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
+        self.limits_itself();
+        self.counted.lock().unwrap_or_else(PoisonError::into_inner).take();
+    }
+
+    /// Stops limiting the time of the request: from now on its handler does.
+    pub(crate) fn limits_itself(&self) {
+        self.is_unlimited.send_replace(true);
     }
 }
 
@@ -215,18 +256,26 @@ async fn handle(shared: Arc<Shared>, route: Arc<Route>, request: Request) -> Res
     let (method, path) = (request.method().clone(), request.uri().path().to_owned());
     let (headers, uri) = (request.headers().clone(), request.uri().clone());
     let answering = AssertUnwindSafe(answer(&shared, &route, request)).catch_unwind();
-    let (author, result) = answering.await.unwrap_or_else(|panic| {
+    let Answered { client, author, result } = answering.await.unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<&str>().map(ToString::to_string);
         let text = text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default();
-        (None, Err(Error::internal(&format!("a handler panicked: {text}"))))
+        let result = Err(Error::internal(&format!("a handler panicked: {text}")));
+        Answered { client: None, author: None, result }
     });
+    let author = author.unwrap_or_default();
+    // Who opens a page without a login is asked for one.
+    let is_asked = |error: &Error| route.access.is_page() && error.kind() == ErrorKind::Unauthorized;
+    if let (Err(error), Some(client)) = (&result, client)
+        && !is_asked(error)
+    {
+        shared.refusals.log(error, client, &author, &method, &path);
+    }
     let response = match result {
         Ok(reply) => reply.into_response(&headers, method == Method::GET && route.tagged),
         Err(error) if route.access.is_page() => pages::trouble(&headers, &uri, method == Method::GET, error),
         Err(error) => error.into_response(),
     };
     let (status, elapsed) = (response.status().as_u16(), started.elapsed());
-    let author = author.unwrap_or_default();
     // Workers send calls all the time.
     if method == Method::GET || route.access == Access::Needs(Permission::Work) {
         tracing::debug!(%method, path, status, author, ?elapsed, "answered");
@@ -249,19 +298,27 @@ fn finish(mut response: Response<Body>) -> Response<Body> {
     response
 }
 
-type Answered = (Option<String>, Result<Reply, Error>);
+/// The answer to a request, and from whom that was.
+struct Answered {
+    client: Option<IpAddr>,
+    /// Who sent it; or the name of a token that is not accepted any more.
+    author: Option<String>,
+    result: Result<Reply, Error>,
+}
 
 async fn answer(shared: &Arc<Shared>, route: &Route, request: Request) -> Answered {
     let is_worker = route.access == Access::Needs(Permission::Work);
     let client = match shared.admit(&request, is_worker) {
         Ok(client) => client,
-        Err(error) => return (None, Err(error)),
+        Err((client, error)) => return Answered { client, author: None, result: Err(error) },
     };
+    let address = Some(client.address);
+    let refused = |error, author| Answered { client: address, author, result: Err(error) };
     let permission = match route.access {
         Access::Probe => None,
         access => {
             if let Err(error) = shared.check_addressee(&request, client) {
-                return (None, Err(error));
+                return refused(error, None);
             }
             access.permission()
         }
@@ -270,20 +327,22 @@ async fn answer(shared: &Arc<Shared>, route: &Route, request: Request) -> Answer
         None => Principal::nobody(),
         Some(permission) => {
             let headers = request.headers();
-            let known = authenticate(shared, route, headers, client);
-            match known.await.and_then(|known| known.check(permission).map(|()| known)) {
-                Ok(known) => known,
-                Err(error) => return (None, Err(error)),
+            match authenticate(shared, route, headers, client).await {
+                Err(Refused { error, token }) => return refused(error, token),
+                Ok(known) => match known.check(permission) {
+                    Err(error) => return refused(error, Some(known.author)),
+                    Ok(()) => known,
+                },
             }
         }
     };
     let author = Some(principal.author.clone());
-    let answered = run(shared, route, principal, client, request).await;
+    let result = run(shared, route, principal, client, request).await;
     #[cfg(feature = "check-answers")]
-    if let Ok(reply) = &answered {
+    if let Ok(reply) = &result {
         crate::answers::check::reply(route, reply);
     }
-    (author, answered)
+    Answered { client: address, author, result }
 }
 
 /// Finds out who sends a request: the bearer of a token, or on pages also whoever is logged in.
@@ -292,13 +351,14 @@ async fn authenticate(
     route: &Route,
     headers: &HeaderMap,
     client: Client,
-) -> Result<Principal, Error> {
+) -> Result<Principal, Refused> {
     if route.access.is_page()
         && let Some(principal) = pages::session::principal(&shared.operator, headers, client.address).await?
     {
         return Ok(principal);
     }
-    access::authenticate(&shared.settings, &shared.operator, headers, client.address).await
+    let (settings, operator) = (&shared.settings, &shared.operator);
+    shared.token_checks.authenticate(settings, operator, headers, client.address).await
 }
 
 /// Runs the handler of a route, as long as it may take.
@@ -309,8 +369,8 @@ async fn run(
     from: Client,
     request: Request,
 ) -> Result<Reply, Error> {
-    let limit = shared.settings.request_timeout;
-    let late = |_| {
+    let Settings { request_timeout: limit, read_timeout, body_limit, .. } = shared.settings;
+    let late = || {
         let message = format!("the request took longer than {limit:?}");
         Error::new(ErrorKind::Timeout, message, "request less; before you repeat it, check what it has done")
     };
@@ -320,40 +380,49 @@ async fn run(
         path.map_err(|error| Error::invalid(format!("the path is wrong: {error}"), "encode it as UTF-8"))?;
     let path: Vec<(String, String)> =
         path.iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
-    let prepare = async {
-        let permit = shared.permit().await?;
-        let is_worker = route.access == Access::Needs(Permission::Work);
-        let limit = if is_worker { shared.workers.body_limit } else { shared.settings.body_limit };
-        let body = shared.read_body(body, limit).await?;
-        Ok::<_, Error>((permit, body))
-    };
-    let (permit, body) = tokio::time::timeout(limit, prepare).await.map_err(late)??;
+    let is_worker = route.access == Access::Needs(Permission::Work);
+    let body_limit = if is_worker { shared.workers.body_limit } else { body_limit };
+    // A slow body takes no place of a request that runs.
+    let reading = shared.bodies.read(body, body_limit, from.address, read_timeout);
+    let (body, room) = tokio::time::timeout(limit, reading).await.map_err(|_| late())??;
+    let permit = tokio::time::timeout(limit, shared.permit()).await.map_err(|_| late())??;
+    let mut is_unlimited = permit.is_unlimited.subscribe();
     let (uri, headers) = (parts.uri, parts.headers);
+    let Client { address, is_secure } = from;
     // Dropped with this future, when the client closes its connection.
     let (_client, client) = watch::channel(());
-    let Client { address, is_secure } = from;
-    let call_shared = Arc::clone(shared);
-    let call =
-        Call { shared: call_shared, principal, path, uri, headers, body, permit, client, address, is_secure };
+    let call = Call {
+        shared: Arc::clone(shared),
+        principal,
+        path,
+        uri,
+        headers,
+        body,
+        permit,
+        client,
+        address,
+        is_secure,
+        _room: room,
+    };
     let handling = (route.handler)(call);
+    let unlimited = async move {
+        // If the sender is gone, so is the handler: its answer is ready.
+        let _ = is_unlimited.wait_for(|is_unlimited| *is_unlimited).await;
+    };
+    let too_late = async move {
+        tokio::select! {
+            () = tokio::time::sleep(limit) => {}
+            () = unlimited => std::future::pending().await,
+        }
+    };
     if parts.method.is_safe() {
-        return if route.waits {
-            handling.await
-        } else {
-            tokio::time::timeout(limit, handling).await.map_err(late)?
-        };
+        return unless(too_late, handling).await.unwrap_or_else(|| Err(late()));
     }
     // A change goes on if its client has gone: what it has begun, and its entry in the audit log, is completed.
     let mut task = tokio::spawn(handling);
-    let ended = match route.waits {
-        true => (&mut task).await,
-        false => match tokio::time::timeout(limit, &mut task).await {
-            Ok(ended) => ended,
-            Err(elapsed) => {
-                task.abort();
-                return Err(late(elapsed));
-            }
-        },
+    let Some(ended) = unless(too_late, &mut task).await else {
+        task.abort();
+        return Err(late());
     };
     if route.access != Access::Needs(Permission::Work) {
         // Jobs may have become ready by it.
@@ -366,12 +435,23 @@ async fn run(
     }
 }
 
+/// What a future returns, unless another one ends before it.
+async fn unless<T>(other: impl Future<Output = ()>, future: impl Future<Output = T>) -> Option<T> {
+    tokio::select! {
+        biased;
+        value = future => Some(value),
+        () = other => None,
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use std::{future::Future, time::Duration};
+    use std::time::Duration;
+
+    use axum::http::StatusCode;
+    use http_body_util::BodyExt;
 
     use super::*;
-    use axum::http::StatusCode;
 
     /// Sends a request to a route of this handler, on a server without tokens on loopback.
     async fn status<F>(
@@ -406,6 +486,38 @@ mod tests {
             let (status, body) = status(method, async |_| panic!("the secret")).await;
             assert_eq!(status, StatusCode::INTERNAL_SERVER_ERROR);
             assert!(body.contains("\"internal\"") && !body.contains("secret"), "{body}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_client_has_a_limited_number_of_connections() {
+        let engine = Engine::open("memory:").await.expect("an engine");
+        let trusted_proxies = vec!["10.9.0.0/16".parse().expect("a network")];
+        let settings = Settings { max_client_connections: 2, trusted_proxies, ..Settings::default() };
+        let (address, (_stop, stopping)) = (settings.listen, watch::channel(false));
+        let shared = Shared::new(engine, settings, address, stopping);
+        let connect = |peer: &str| shared.count_connection(peer.parse().expect("an address"));
+        let held = [connect("10.0.0.1:1"), connect("10.0.0.1:2")];
+        assert!(held.iter().all(Option::is_some));
+        assert!(connect("10.0.0.1:3").is_none() && connect("10.0.0.2:1").is_some());
+        for free in ["127.0.0.1:1", "10.9.1.2:1", "[::1]:1"] {
+            let many: Vec<_> = (0..5).map(|_| connect(free)).collect();
+            assert!(many.iter().all(Option::is_some), "{free}");
+        }
+        drop(held);
+        assert!(connect("10.0.0.1:4").is_some());
+    }
+
+    #[tokio::test]
+    async fn a_request_that_waits_has_the_limit_until_then() {
+        for method in [Method::GET, Method::POST] {
+            let waiting = async |call: Call| {
+                let _permit = call.start_waiting()?;
+                tokio::time::sleep(Duration::from_millis(100)).await;
+                Reply::json(&"waited")
+            };
+            let (status, body) = status(method, waiting).await;
+            assert_eq!((status, body.as_str()), (StatusCode::OK, "\"waited\""));
         }
     }
 

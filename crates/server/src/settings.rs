@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use windlass::model::Invalid;
+use windlass::{model::Invalid, operate::views::PAGE_BYTES};
 
 use crate::alerts::alert_loop::AlertSettings;
 
@@ -37,14 +37,28 @@ pub struct Settings {
     /// How many requests a client (an IPv4 address, or a /64 of IPv6) may send per second; 0 for any number. It may send two
     /// seconds' worth at once. Its workers may send 20 times as many calls.
     pub rate: u32,
+    /// How many tokens that are not accepted a client may send per second; 0 for any number. It may send two seconds' worth at once. Then
+    /// only tokens that were accepted before are looked up for it.
+    pub failed_tokens: u32,
     /// The most connections at the same time.
     pub max_connections: usize,
+    /// The most connections of one client (an IPv4 address, or a /64 of IPv6) at the same time; 0 for any number. Loopback addresses and
+    /// trusted proxies have no limit.
+    pub max_client_connections: usize,
     /// The most requests that run at the same time. Streams and waiting requests do not count.
     pub max_requests: usize,
     /// The most streams of events and waiting requests at the same time.
     pub max_streams: usize,
     /// The name of the installation, which pages show: `production`. May be empty.
     pub place: String,
+    /// The most streams and waiting requests of one client at the same time; 0 for any number. Loopback addresses have no limit.
+    pub max_client_streams: usize,
+    /// How many bytes the bodies of all requests have at the same time. More wait.
+    pub max_body_bytes: usize,
+    /// How many bytes the bodies of one client's requests have at the same time. More wait.
+    pub max_client_body_bytes: usize,
+    /// The most bytes of payloads in a page of an answer. One row is in it however large it is.
+    pub page_bytes: u64,
     /// How long requests may take to end after the stop was requested.
     pub drain: Duration,
     /// The address by which people reach this server, with a path if a proxy adds one: messages about alerts link to it. By default it is
@@ -72,10 +86,17 @@ impl Default for Settings {
             write_timeout: Duration::from_secs(60),
             max_wait: Duration::from_secs(60),
             rate: 1_000,
+            failed_tokens: 10,
             max_connections: 4_096,
+            max_client_connections: 1_024,
             max_requests: 256,
             max_streams: 3_000,
             place: String::new(),
+            max_client_streams: 1_000,
+            // Sixteen full batches of workers.
+            max_body_bytes: 512 << 20,
+            max_client_body_bytes: 128 << 20,
+            page_bytes: PAGE_BYTES,
             drain: Duration::from_secs(10),
             public_url: None,
             alerts: None,

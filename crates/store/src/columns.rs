@@ -420,7 +420,7 @@ pub(crate) fn admin_action(change: &AdminAction) -> (String, String) {
         AdminAction::DropSchedule(name) => ("drop schedule".into(), name.clone()),
         AdminAction::PauseSchedule(name) => ("pause schedule".into(), name.clone()),
         AdminAction::ResumeSchedule(name) => ("resume schedule".into(), name.clone()),
-        AdminAction::Trigger(name) => ("trigger schedule".into(), name.clone()),
+        AdminAction::Trigger { name, .. } => ("trigger schedule".into(), name.clone()),
     }
 }
 
@@ -461,7 +461,7 @@ pub(crate) fn check_admin(change: &AdminAction, limits: &Limits) -> Result<(), E
         AdminAction::DropSchedule(name)
         | AdminAction::PauseSchedule(name)
         | AdminAction::ResumeSchedule(name)
-        | AdminAction::Trigger(name) => check_name("schedule", name)?,
+        | AdminAction::Trigger { name, .. } => check_name("schedule", name)?,
     }
     Ok(())
 }

@@ -58,6 +58,20 @@ pub trait Control: Send + Sync + 'static {
         subject: &'a str,
         actor: &'a Actor,
     ) -> Fut<'a, ()>;
+
+    /// Adds entries of callers' own to the audit log, in order and in one transaction.
+    fn record_audits<'a>(&'a self, now: Now, records: &'a [AuditRecord]) -> Fut<'a, ()>;
+}
+
+/// An entry that a caller adds to the audit log.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct AuditRecord {
+    /// What was done.
+    pub action: String,
+    /// To what.
+    pub subject: String,
+    /// By whom, and why.
+    pub actor: Actor,
 }
 
 /// Who does something, and why.
@@ -231,7 +245,12 @@ pub enum AdminAction {
     /// End the pause of a schedule. Ticks during the pause do not fire.
     ResumeSchedule(String),
     /// Submit the job of a schedule now, whatever its calendar says.
-    Trigger(String),
+    Trigger {
+        /// The schedule.
+        name: String,
+        /// The id of the job, if the caller gives one: a repeat has the same id, and submits nothing if that job exists.
+        id: Option<JobId>,
+    },
 }
 
 /// The outcome of an action.
@@ -290,6 +309,10 @@ pub(crate) mod outcome {
 
     pub(crate) fn cancel_requested_before() -> ControlOutcome {
         ControlOutcome::Already("its cancel was requested before, and it has not ended yet".into())
+    }
+
+    pub(crate) fn triggered_before() -> ControlOutcome {
+        ControlOutcome::Already("its job was submitted by this request before".into())
     }
 
     pub(crate) fn still_runs(job: JobId) -> ControlOutcome {

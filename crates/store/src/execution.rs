@@ -75,6 +75,9 @@ pub trait Execution: Send + Sync + 'static {
     /// only, and claims nothing: a server that did not make the claim learns what its worker may write.
     fn claimed_jobs(&self, worker: WorkerId, number: ClaimNo) -> Fut<'_, Vec<ClaimedJob>>;
 
+    /// Which of these claims of a worker still have a job, in any order. Reads only, and no payload: all of them cost one call.
+    fn claims_with_jobs<'a>(&'a self, worker: WorkerId, numbers: &'a [ClaimNo]) -> Fut<'a, Vec<ClaimNo>>;
+
     /// Writes the changes of attempts: the only way an attempt writes. One transaction; each change is applied or refused
     /// on its own, and the outcomes are in order.
     ///
@@ -355,6 +358,14 @@ impl JobEnd {
             }
             Outcome::Cancelled(failure) => Some(JobEnd::Cancelled(columns::kept_failure(&failure))),
             Outcome::Retry { .. } | Outcome::Next | Outcome::Wait(_) => None,
+        }
+    }
+
+    /// How many bytes its output has.
+    pub(crate) fn output_bytes(&self) -> u64 {
+        match self {
+            JobEnd::Done(output) => output.bytes.len() as u64,
+            JobEnd::Failed { .. } | JobEnd::Cancelled(_) | JobEnd::Gone => 0,
         }
     }
 

@@ -61,7 +61,9 @@ pub use alerts::{
     NewAlertMute, Severity,
 };
 pub use backend::Backend;
-pub use control::{Actor, AdminAction, Control, ControlOutcome, Fork, JobAction, NotAccepted, StageUpdate};
+pub use control::{
+    Actor, AdminAction, AuditRecord, Control, ControlOutcome, Fork, JobAction, NotAccepted, StageUpdate,
+};
 pub use diagnose::{
     BranchHealth, Database, Diagnose, Miscount, OldestReady, PostgresHealth, SqliteHealth, TableHealth,
     WriteAccess, database, schema_state,
@@ -76,9 +78,10 @@ pub use execution::{
     NewWorker, Serves, SignalOutcome, TIMER_GATE, TxWork, Work,
 };
 pub use inspect::{
-    Attempt, AuditEntry, AuditFilter, Backlog, BranchTimes, CancelHold, ChildGroup, ChildPosition,
-    FailureText, Filter, Firing, Holds, Inspect, Job, JobDetails, JobPage, JobPulse, LastCall, LimitView,
-    MAX_PULSE_JOBS, MAX_SIGNAL_NAMES, MatchCount, Miss, OTHER_SIGNALS, OpenBranch, ParkedJob, Pause, Pulse,
+    Attempt, AuditEntry, AuditFilter, Backlog, BranchChildPage, BranchItems, BranchTimes, CancelHold,
+    ChildBounds, ChildGroup, ChildPosition, FailureText, Filter, Firing, Holds, Inspect, ItemChild, Job,
+    JobDetails, JobPage, JobPulse, JournalEnd, JournalHead, LastCall, LimitView, MAX_PULSE_JOBS,
+    MAX_SIGNAL_NAMES, MatchCount, Miss, OTHER_SIGNALS, OpenBranch, ParkedJob, Pause, PayloadsOf, Pulse,
     QueueView, RateHold, RunningDetails, ScheduleView, SerialHold, SerialView, SignalWaitFilter, SignalWaits,
     StateCount, Summary, Throughput, ThroughputBy, ThroughputFilter, Transition, TransitionCount,
     UnreadableSignalView, Unsuccessful, UnsuccessfulFilter, UnsuccessfulJob, WaitDetails, Waiting,

@@ -163,6 +163,15 @@ pub struct BranchChild {
     pub data: Option<Payload>,
 }
 
+impl BranchChild {
+    /// How many bytes its payloads have.
+    pub fn payload_bytes(&self) -> u64 {
+        let data = self.data.as_ref().map_or(0, |data| data.bytes.len());
+        let end = self.ended.as_ref().map_or(0, JobEnd::output_bytes);
+        (self.input.bytes.len() + data) as u64 + end
+    }
+}
+
 /// A table of the user's own, or a query, that is read in the order of a key.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct TableSource {

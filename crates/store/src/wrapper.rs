@@ -8,18 +8,19 @@ use windlass_model::{
 };
 
 use crate::{
-    Actor, AdminAction, Alert, AlertChange, AlertMute, Alerts, Attempt, AuditEntry, AuditFilter, Backend,
-    Backlog, Branch, BranchChild, BranchChildFilter, BranchHealth, BranchTimes, CancelRequest, ChildEnd,
-    ChildGroup, ClaimBatch, ClaimOnSubmit, ClaimRequest, Control, ControlOutcome, Database, Diagnose,
-    Execution, Filter, Firing, Fork, Fut, Holds, Inspect, Job, JobAction, JobDetails, JobEnd, JobPage,
-    LastCall, LimitView, Maintenance, MatchCount, Miscount, Miss, NewAlertMute, NewOperation, NewSession,
-    NewToken, NewUser, NewWorker, Now, OldestReady, OpenBranch, Operation, OperationEnd, OperationId,
-    OperationProgress, Operations, ParkedJob, PollReport, Prune, Pruned, Pulse, QueueView, ReapReport,
-    ReapRequest, Registrant, RenewRequest, Renewal, Replay, RollUpReport, RollUpRequest, ScheduleView,
-    SchemaState, SerialView, Session, SessionUse, SignalOutcome, SignalWaitFilter, SignalWaits, SourceRow,
-    StageUpdate, StateCount, Store, StoredToken, StoredUser, Summary, TableSource, Throughput,
-    ThroughputFilter, TimerReport, Token, Tokens, Transition, TransitionCount, Unsuccessful,
-    UnsuccessfulFilter, User, UserChange, Users, Work, WorkerView,
+    Actor, AdminAction, Alert, AlertChange, AlertMute, Alerts, Attempt, AuditEntry, AuditFilter, AuditRecord,
+    Backend, Backlog, Branch, BranchChild, BranchChildFilter, BranchChildPage, BranchHealth, BranchItems,
+    BranchTimes, CancelRequest, ChildBounds, ChildEnd, ChildGroup, ClaimBatch, ClaimOnSubmit, ClaimRequest,
+    Control, ControlOutcome, Database, Diagnose, Execution, Filter, Firing, Fork, Fut, Holds, Inspect,
+    ItemChild, Job, JobAction, JobDetails, JobEnd, JobPage, JournalEnd, LastCall, LimitView, Maintenance,
+    MatchCount, Miscount, Miss, NewAlertMute, NewOperation, NewSession, NewToken, NewUser, NewWorker, Now,
+    OldestReady, OpenBranch, Operation, OperationEnd, OperationId, OperationProgress, Operations, ParkedJob,
+    PayloadsOf, PollReport, Prune, Pruned, Pulse, QueueView, ReapReport, ReapRequest, Registrant,
+    RenewRequest, Renewal, Replay, RollUpReport, RollUpRequest, ScheduleView, SchemaState, SerialView,
+    Session, SessionUse, SignalOutcome, SignalWaitFilter, SignalWaits, SourceRow, StageUpdate, StateCount,
+    Store, StoredToken, StoredUser, Summary, TableSource, Throughput, ThroughputFilter, TimerReport, Token,
+    Tokens, Transition, TransitionCount, Unsuccessful, UnsuccessfulFilter, User, UserChange, Users, Work,
+    WorkerView,
 };
 
 /// Declares [`Wrapper`] with every method of the traits, and implements the traits for every wrapper.
@@ -57,6 +58,7 @@ wrapper! {
         submit(now: Now, jobs: &'a [NewJob], claim_on_submit: Option<ClaimOnSubmit>) -> Fut<'a, Vec<SubmitOutcome>>;
         claim(now: Now, request: &'a ClaimRequest) -> Fut<'a, ClaimBatch>;
         claimed_jobs(worker: WorkerId, number: ClaimNo) -> Fut<'a, Vec<ClaimedJob>>;
+        claims_with_jobs(worker: WorkerId, numbers: &'a [ClaimNo]) -> Fut<'a, Vec<ClaimNo>>;
         commit(now: Now, changes: &'a [Change]) -> Fut<'a, Vec<CommitOutcome>>;
         transact(now: Now, work: Work<'a>) -> Fut<'a, Option<CommitOutcome>>;
         signal(now: Now, signals: &'a [NewSignal]) -> Fut<'a, Vec<SignalOutcome>>;
@@ -104,6 +106,10 @@ wrapper! {
         transitions(id: JobId, after: Option<Rev>, limit: usize) -> Fut<'a, Vec<Transition>>;
         children(parent: JobId, after: Option<JobId>, limit: usize) -> Fut<'a, Vec<Summary>>;
         live_children(parent: JobId, group: ChildGroup, among: usize) -> Fut<'a, Vec<Summary>>;
+        branch_children_page(filter: &'a BranchChildFilter, bounds: ChildBounds) -> Fut<'a, BranchChildPage>;
+        branch_items(of: BranchItems<'a>) -> Fut<'a, Vec<ItemChild>>;
+        payload_sizes(of: PayloadsOf<'a>, limit: usize) -> Fut<'a, Vec<u64>>;
+        journal_end(id: JobId, limit: usize) -> Fut<'a, JournalEnd>;
         holds(id: JobId) -> Fut<'a, Option<Holds>>;
         state_counts() -> Fut<'a, Vec<StateCount>>;
         throughput(filter: &'a ThroughputFilter) -> Fut<'a, Vec<Throughput>>;
@@ -128,6 +134,7 @@ wrapper! {
         update_stages(now: Now, updates: &'a [StageUpdate], actor: &'a Actor) -> Fut<'a, Vec<ControlOutcome>>;
         fork(now: Now, forks: &'a [Fork], actor: &'a Actor) -> Fut<'a, Vec<ControlOutcome>>;
         record_audit(now: Now, action: &'a str, subject: &'a str, actor: &'a Actor) -> Fut<'a, ()>;
+        record_audits(now: Now, records: &'a [AuditRecord]) -> Fut<'a, ()>;
     }
     Diagnose {
         database() -> Fut<'a, Database>;

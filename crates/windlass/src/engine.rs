@@ -7,7 +7,7 @@ use std::{
 };
 
 use serde::{Serialize, de::DeserializeOwned};
-use windlass_env::IdSource;
+use windlass_env::{Env, IdSource};
 use windlass_model::{Calendar, Failure, JobId, KindVersion, Payload, WorkerId};
 use windlass_operate::{Check, Control, Item, Items, Operator, Why};
 use windlass_runtime::{Config, Counts, Pool, Registry, Signaller, Submitter, Telemetry, Waiters, Worker};
@@ -414,6 +414,11 @@ impl Engine {
     /// The store itself.
     pub fn store(&self) -> &Arc<dyn Store> {
         &self.shared.services.store
+    }
+
+    /// The environment from which this engine takes time, random numbers and ids.
+    pub fn env(&self) -> &Env {
+        &self.shared.services.env
     }
 
     /// The address of the store.

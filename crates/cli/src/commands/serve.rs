@@ -49,6 +49,13 @@ pub(crate) struct Args {
     /// How many requests per second a client may send; 0 for any number [env: WINDLASS_RATE] [default: 1000]
     #[arg(long, value_name = "N")]
     rate: Option<u32>,
+    /// How many connections a client may have at the same time; 0 for any number [env: WINDLASS_CLIENT_CONNECTIONS] [default: 1024]
+    #[arg(long, value_name = "N")]
+    client_connections: Option<u32>,
+    /// How many streams and waiting requests a client may have at the same time; 0 for any number [env: WINDLASS_CLIENT_STREAMS]
+    /// [default: 1000]
+    #[arg(long, value_name = "N")]
+    client_streams: Option<u32>,
 }
 
 pub(crate) async fn run(args: Args, program: &Program) -> anyhow::Result<ExitCode> {
@@ -63,6 +70,8 @@ pub(crate) async fn run(args: Args, program: &Program) -> anyhow::Result<ExitCod
             login: args.login.then_some(true),
             rate: args.rate,
             public_url: args.public_url,
+            client_connections: args.client_connections,
+            client_streams: args.client_streams,
         },
         ..args.working.into_settings()?
     };
@@ -132,6 +141,12 @@ async fn http_settings(settings: &ServerSettings, alerts: &AlertSettings) -> any
     http.rate = settings.rate.unwrap_or(http.rate);
     http.public_url.clone_from(&settings.public_url);
     http.alerts = Some(windlass_server::AlertSettings { rules: alerts.rules(), ..Default::default() });
+    if let Some(most) = settings.client_connections {
+        http.max_client_connections = most as usize;
+    }
+    if let Some(most) = settings.client_streams {
+        http.max_client_streams = most as usize;
+    }
     Ok(http)
 }
 

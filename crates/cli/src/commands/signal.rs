@@ -59,7 +59,9 @@ pub(crate) async fn run(args: Args, program: &Program) -> anyhow::Result<ExitCod
     };
     let edits_inbox = args.drop || args.restore;
     if args.actor.is_given() && !edits_inbox {
-        bail!("sent signals are not in the audit log; --by and --note work with --drop and --restore only");
+        bail!(
+            "a signal that is sent has no note and no other author; --by and --note work with --drop and --restore only"
+        );
     }
     let client = program.client().await?;
     let id = resolve::job(&args.job, &client, program).await?;

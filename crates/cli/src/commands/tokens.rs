@@ -34,7 +34,7 @@ struct Create {
     /// Its name, never used before: the audit log has it as the author
     name: String,
     /// What it may do: viewer reads, operator also submits and changes jobs, admin also deletes jobs and manages users and tokens,
-    /// worker reads gates
+    /// worker runs jobs on another host and does nothing else
     #[arg(long, default_value = "viewer")]
     role: Role,
     /// Only jobs of this kind; may be repeated

@@ -29,8 +29,18 @@ const KEYS: [&str; 18] = [
     "alerts",
     "webhooks",
 ];
-const SERVER_KEYS: [&str; 8] =
-    ["listen", "hosts", "trusted_proxies", "tls_cert", "tls_key", "login", "rate", "public_url"];
+const SERVER_KEYS: [&str; 10] = [
+    "listen",
+    "hosts",
+    "trusted_proxies",
+    "tls_cert",
+    "tls_key",
+    "login",
+    "rate",
+    "public_url",
+    "client_connections",
+    "client_streams",
+];
 const RETENTION_KEYS: [&str; 4] = ["done", "failed", "cancelled", "throughput"];
 const POOL_KEYS: [&str; 5] = ["slots", "prefetch", "min_demand", "poll", "max_poll"];
 
@@ -146,11 +156,17 @@ fn server(settings: &mut ServerSettings, value: &Value) -> anyhow::Result<()> {
             "tls_key" => settings.tls_key = Some(string(&path, value)?),
             "login" => settings.login = Some(boolean(&path, value)?),
             "public_url" => settings.public_url = Some(string(&path, value)?),
-            "rate" => settings.rate = Some(number(&path, value)?.try_into().unwrap_or(u32::MAX)),
+            "rate" => settings.rate = Some(amount(&path, value)?),
+            "client_connections" => settings.client_connections = Some(amount(&path, value)?),
+            "client_streams" => settings.client_streams = Some(amount(&path, value)?),
             _ => return Err(unknown(&path, &SERVER_KEYS)),
         }
     }
     Ok(())
+}
+
+fn amount(path: &str, value: &Value) -> anyhow::Result<u32> {
+    Ok(number(path, value)?.try_into().unwrap_or(u32::MAX))
 }
 
 fn strings(path: &str, value: &Value) -> anyhow::Result<Vec<String>> {

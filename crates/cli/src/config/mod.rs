@@ -84,7 +84,7 @@ pub(crate) fn read(path: Option<&Path>, flags: Settings) -> anyhow::Result<Setti
 }
 
 /// The environment variables that are read, in addition to `RUST_LOG` and the limits.
-const VARIABLES: [&str; 29] = [
+const VARIABLES: [&str; 31] = [
     "WINDLASS_CONFIG",
     "WINDLASS_STORE",
     "WINDLASS_STORE_FILE",
@@ -101,6 +101,8 @@ const VARIABLES: [&str; 29] = [
     "WINDLASS_LOGIN",
     "WINDLASS_RATE",
     "WINDLASS_PUBLIC_URL",
+    "WINDLASS_CLIENT_CONNECTIONS",
+    "WINDLASS_CLIENT_STREAMS",
     "WINDLASS_EXEC",
     "WINDLASS_LOG",
     "WINDLASS_NAME",
@@ -146,8 +148,10 @@ fn from_env(env: impl Fn(&str) -> Option<String>) -> anyhow::Result<Settings> {
             Some(text) => Err(anyhow!("{name}: {text:?} is neither true nor false")),
         }
     };
-    let rate = |text: String| {
-        text.parse().map_err(|_| anyhow!("WINDLASS_RATE: {text:?} is not a number of requests per second"))
+    let count = |name: &str, what: &str| -> anyhow::Result<Option<u32>> {
+        let read =
+            |text: String| text.parse().map_err(|_| anyhow!("{name}: {text:?} is not a number of {what}"));
+        env(name).map(read).transpose()
     };
     let keep = |name: &str| -> anyhow::Result<Option<Keep>> {
         let read = |text: String| text.parse().map_err(|why| anyhow!("{name}: {why}"));
@@ -183,7 +187,9 @@ fn from_env(env: impl Fn(&str) -> Option<String>) -> anyhow::Result<Settings> {
             tls_cert: env("WINDLASS_TLS_CERT"),
             tls_key: env("WINDLASS_TLS_KEY"),
             login: boolean("WINDLASS_LOGIN")?,
-            rate: env("WINDLASS_RATE").map(rate).transpose()?,
+            rate: count("WINDLASS_RATE", "requests per second")?,
+            client_connections: count("WINDLASS_CLIENT_CONNECTIONS", "connections")?,
+            client_streams: count("WINDLASS_CLIENT_STREAMS", "streams")?,
             public_url: env("WINDLASS_PUBLIC_URL"),
         },
         ..Settings::default()
@@ -455,19 +461,22 @@ mod tests {
     #[test]
     fn the_server_is_set_in_the_file_and_in_the_environment() {
         let file = file::parse(
-            "[server]\nlisten = '0.0.0.0:80'\nhosts = ['jobs.example']\ntls_cert = 'c.pem'\nlogin = false\nrate = 5",
+            "[server]\nlisten = '0.0.0.0:80'\nhosts = ['jobs.example']\ntls_cert = 'c.pem'\nlogin = false\nrate = 5\nclient_connections = 0",
         )
         .expect("valid");
         let env = from_env(|name| match name {
             "WINDLASS_LISTEN" => Some("127.0.0.1:81".into()),
             "WINDLASS_TRUSTED_PROXIES" => Some("10.0.0.1, 10.1.0.0/16".into()),
             "WINDLASS_LOGIN" => Some("true".into()),
+            "WINDLASS_CLIENT_STREAMS" => Some("9".into()),
             _ => None,
         });
         let all = env.expect("valid").over(file).server;
         assert_eq!(all.listen.as_deref(), Some("127.0.0.1:81"));
         assert_eq!((all.hosts, all.trusted_proxies.len()), (vec!["jobs.example".to_owned()], 2));
         assert_eq!((all.tls_cert.as_deref(), all.login, all.rate), (Some("c.pem"), Some(true), Some(5)));
+        assert_eq!((all.client_connections, all.client_streams), (Some(0), Some(9)));
+        assert!(from_env(|name| (name == "WINDLASS_CLIENT_STREAMS").then(|| "many".into())).is_err());
         assert!(from_env(|name| (name == "WINDLASS_LOGIN").then(|| "perhaps".into())).is_err());
         assert!(file::parse("[server]\nport = 80").is_err());
     }

@@ -17,6 +17,10 @@ pub(crate) struct ServerSettings {
     pub(crate) rate: Option<u32>,
     /// The address by which people reach it.
     pub(crate) public_url: Option<String>,
+    /// How many connections a client may have.
+    pub(crate) client_connections: Option<u32>,
+    /// How many streams and waiting requests a client may have.
+    pub(crate) client_streams: Option<u32>,
 }
 
 impl ServerSettings {
@@ -32,6 +36,8 @@ impl ServerSettings {
             login: self.login.or(below.login),
             rate: self.rate.or(below.rate),
             public_url: self.public_url.or(below.public_url),
+            client_connections: self.client_connections.or(below.client_connections),
+            client_streams: self.client_streams.or(below.client_streams),
         }
     }
 }

@@ -115,16 +115,20 @@ impl Backlog {
     }
 
     fn suspects(&self) -> Option<Finding> {
+        let or_more = if self.suspects >= CAP { " or more" } else { "" };
         let found = "ready jobs are suspects: a worker died while running them; each runs alone next";
-        let found = format!("{} {found}", text::thousands(self.suspects));
+        let found = format!("{}{or_more} {found}", text::thousands(self.suspects));
         (self.suspects > 0).then(|| Finding::warn("suspects", found).number("suspects", self.suspects))
     }
 
-    /// Failed jobs. Those that a merge has counted need nobody: its rule tolerates them, or its job deals with them.
+    /// Failed jobs. Those that a merge has counted need nobody: its rule tolerates them, or its job deals with them. Of very many, which
+    /// these are is read of the newest alone.
     fn failed(&self) -> Option<Finding> {
-        let unhandled = self.unhandled_failures;
-        // Of more than these, only the newest were read.
-        let merged = self.count(State::Failed).min(CAP).saturating_sub(unhandled);
+        let (unhandled, failed) = (self.unhandled_failures, self.count(State::Failed));
+        if failed > CAP {
+            return Some(self.many_failed(failed));
+        }
+        let merged = failed.saturating_sub(unhandled);
         let tolerated = text::counted(merged, "child of a merged branch", "children of merged branches");
         let finding = match (unhandled, merged) {
             (0, 0) => return None,
@@ -134,6 +138,28 @@ impl Backlog {
         };
         let finding = finding.advice("`windlass jobs --state failed` lists them");
         Some(finding.number("failed", unhandled).number("merged", merged))
+    }
+
+    /// More failed jobs than are read.
+    fn many_failed(&self, failed: u64) -> Finding {
+        let merged = CAP.saturating_sub(self.unhandled_failures);
+        let newest = match merged {
+            0 => String::new(),
+            CAP => format!("; the newest {} are children of merged branches", text::thousands(CAP)),
+            merged => format!(
+                "; of the newest {}, {} are children of merged branches",
+                text::thousands(CAP),
+                text::thousands(merged)
+            ),
+        };
+        let found = format!("{} failed{newest}", text::jobs(failed));
+        let finding = match self.unhandled_failures {
+            0 => Finding::ok("failed", found),
+            _ => Finding::warn("failed", found),
+        };
+        let finding = finding.advice("`windlass jobs --state failed` lists them");
+        // Those that are not known to be merged.
+        finding.number("failed", failed - merged).number("merged", merged)
     }
 }
 
@@ -251,5 +277,32 @@ mod tests {
         assert_eq!(text, "4 jobs failed, besides 1 child of a merged branch");
         assert_eq!(verdict, Verdict::Warn);
         assert_eq!(failures(5).2, "5 jobs failed");
+    }
+
+    #[test]
+    fn more_than_are_read_are_told_with_their_number() {
+        let failures = |failed, unhandled_failures| {
+            let state_counts = vec![count(State::Failed, failed)];
+            let findings = Backlog { state_counts, unhandled_failures, ..empty() }.judge();
+            findings.into_iter().find(|finding| finding.known_what() == "failed").expect("a finding")
+        };
+        let found = failures(25_000, CAP);
+        assert_eq!((found.verdict, found.found.as_str()), (Verdict::Warn, "25,000 jobs failed"));
+        assert_eq!((found.numbers["failed"], found.numbers["merged"]), (25_000, 0));
+        let found = failures(25_000, 9_700);
+        let text = "25,000 jobs failed; of the newest 10,000, 300 are children of merged branches";
+        assert_eq!((found.verdict, found.found.as_str()), (Verdict::Warn, text));
+        assert_eq!((found.numbers["failed"], found.numbers["merged"]), (24_700, 300));
+        let found = failures(25_000, 0);
+        let text = "25,000 jobs failed; the newest 10,000 are children of merged branches";
+        assert_eq!((found.verdict, found.found.as_str()), (Verdict::Ok, text));
+        assert_eq!(failures(10_000, 10_000).found, "10,000 jobs failed");
+
+        let suspects = |suspects| {
+            let findings = Backlog { suspects, ..empty() }.judge();
+            findings.into_iter().find(|finding| finding.what == "suspects").expect("a finding").found
+        };
+        assert!(suspects(9_999).starts_with("9,999 ready jobs are suspects"), "{}", suspects(9_999));
+        assert!(suspects(CAP).starts_with("10,000 or more ready jobs are suspects"), "{}", suspects(CAP));
     }
 }

@@ -10,11 +10,11 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 use windlass_model::{BranchNo, JobId, State, Time};
-use windlass_store::{Branch, BranchChildFilter, BranchTimes, ChildStates, Inspect};
+use windlass_store::{Branch, BranchChildFilter, BranchTimes, ChildBounds, ChildStates, Inspect};
 use windlass_workflow::Error;
 
 use super::branch::{BranchView, MergeState, Totals, joint_notes};
-use crate::{Operator, items::branches_named};
+use crate::{Operator, budget::EXAMINED, items::branches_named};
 
 /// A rate is measured over this time: long enough to be steady, short enough to be current.
 const RATE_WINDOW: Duration = Duration::from_secs(10);
@@ -127,7 +127,10 @@ impl BranchesView {
         for view in self.branches.iter_mut().filter(|view| is_stalled(view, now)).take(EXPLAINED) {
             let (job, branch) = (self.job, view.number);
             let live = BranchChildFilter { job, branch, states: ChildStates::Live, after: None, limit: 1 };
-            let Some(first) = operator.inspect().branch_children(&live).await?.pop() else { continue };
+            // Behind more that have ended it is not looked for.
+            let bounds = ChildBounds { examine: EXAMINED, bytes: 0 };
+            let mut page = operator.inspect().branch_children_page(&live, bounds).await?;
+            let Some(first) = page.children.pop() else { continue };
             let id = first.summary.id;
             let Some(why) = operator.why(id).await? else { continue };
             let (because, hint) = (why.because, why.hint);

@@ -5,7 +5,8 @@ use windlass_model::{JobId, State};
 use windlass_store::ChildStates;
 use windlass_workflow::Error;
 
-use crate::{Item, Operator};
+use super::PAGE_BYTES;
+use crate::{Item, Operator, budget::Budget, items::NextItem};
 
 /// Which children to list.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -44,12 +45,14 @@ pub struct ItemList {
     pub parent: String,
     /// The children.
     pub children: Vec<Item>,
-    /// The next page has the children after this position; `None` on the last page.
+    /// The next page has the children after this position; `None` on the last page. A page may have few children or none and not be the
+    /// last.
     pub next_after: Option<String>,
 }
 
 impl ItemList {
-    /// Reads at most `limit` children of a job's branches, or of the one with this name, after a position that another page returned.
+    /// Reads at most `limit` children of a job's branches, or of the one with this name, after a position that another page returned. A
+    /// bounded number of children is examined, and they have at most [`PAGE_BYTES`] of payloads.
     pub async fn read(
         operator: &Operator,
         job: JobId,
@@ -63,17 +66,25 @@ impl ItemList {
             items = items.after(position)?;
         }
         let (mut children, mut next_after) = (Vec::new(), None);
+        let (mut budget, mut bytes) = (Budget::of_page(), 0);
         // One more than is wanted, to know whether there is another page.
         loop {
             let position = items.position();
-            match items.next().await? {
-                Some(item) if !only.matches(&item) => {}
-                Some(_) if children.len() == limit => {
-                    next_after = position;
+            match items.next_within(&mut budget).await? {
+                NextItem::Item(item, _) if !only.matches(&item) => {}
+                NextItem::Item(item, size) => {
+                    bytes += size as u64;
+                    if children.len() == limit || (bytes > PAGE_BYTES && !children.is_empty()) {
+                        next_after = position;
+                        break;
+                    }
+                    children.push(*item);
+                }
+                NextItem::End => break,
+                NextItem::Exhausted => {
+                    next_after = items.position();
                     break;
                 }
-                Some(item) => children.push(item),
-                None => break,
             }
         }
         Ok(ItemList { job, parent: items.parent().to_owned(), children, next_after })

@@ -47,7 +47,7 @@ impl JobView {
         entries: Option<usize>,
     ) -> Result<Option<JobView>, Error> {
         let inspect = operator.inspect();
-        let holds = inspect.holds(id).await?.unwrap_or_default();
+        let holds = operator.visible_holds(id).await?.unwrap_or_default();
         let Some(job) = inspect.job(id).await? else { return Ok(None) };
         let now = inspect.clock().await?;
         let branches = inspect.branches(id).await?;
@@ -77,6 +77,7 @@ impl JobView {
 
 async fn child_name(operator: &Operator, job: &Job) -> Result<Option<String>, Error> {
     let (Some(parent), Some(place)) = (job.parent, &job.position) else { return Ok(None) };
-    let key = operator.inspect().job(parent).await?.and_then(|parent| parent.summary.key);
+    // Without its key the parent is named by its id, as one that has none.
+    let key = operator.visible_job(parent).await?.and_then(|parent| parent.summary.key);
     Ok(Some(place.key(&key.unwrap_or_else(|| parent.to_string()))))
 }

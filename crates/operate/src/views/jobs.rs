@@ -4,17 +4,17 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use windlass_model::{JobId, State, Time};
-use windlass_store::{BranchChildFilter, ChildStates, Filter, JobPage, MatchCount, Summary};
+use windlass_store::{BranchChildFilter, ChildBounds, ChildStates, Filter, JobPage, MatchCount, Summary};
 
 use windlass_workflow::{Error, engine::block};
 
 use super::CAP;
-use crate::{Operator, items::branches_named};
+use crate::{Operator, budget::Budget, items::branches_named};
 
 /// How many children are read at a time.
 const PAGE: usize = 500;
-/// How many children of a branch are read at a time; few, because their payloads are read too.
-const BRANCH_PAGE: usize = 50;
+/// How many children of a branch are read at a time.
+const BRANCH_PAGE: usize = 500;
 /// For how many blocks the number of items is read: it takes one query each.
 const COUNTED: usize = 100;
 
@@ -63,13 +63,6 @@ fn count(jobs: &[Summary]) -> MatchCount {
     count
 }
 
-/// Cuts a list to a page. Returns the last job of the page if there are more.
-fn truncate(jobs: &mut Vec<Summary>, limit: usize) -> Option<JobId> {
-    let more = jobs.len() > limit;
-    jobs.truncate(limit);
-    jobs.last().filter(|_| more).map(|job| job.id)
-}
-
 /// Children of one job, oldest first.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct ChildList {
@@ -78,7 +71,7 @@ pub struct ChildList {
     /// How many items the blocks among them have; of many blocks only the first are counted.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub block_items: BTreeMap<JobId, u32>,
-    /// The next page has the children after this one; `None` on the last page.
+    /// The next page has the children after this one; `None` on the last page. A page may have few children or none and not be the last.
     pub next_after: Option<JobId>,
     /// The store's clock.
     #[serde(skip)]
@@ -86,8 +79,8 @@ pub struct ChildList {
 }
 
 impl ChildList {
-    /// Reads a page: at most `filter.limit` matching children of `parent`, or of its branch of this name, after `after`. Tags and error
-    /// classes are not compared: what is read of a child has none.
+    /// Reads a page: at most `filter.limit` matching children of `parent`, or of its branch of this name, after `after`. A bounded number of
+    /// children is examined for it. Tags and error classes are not compared: what is read of a child has none.
     pub async fn read(
         operator: &Operator,
         parent: JobId,
@@ -99,61 +92,88 @@ impl ChildList {
         if inspect.job(parent).await?.is_none() {
             return Err(Error::NoSuchJob(parent));
         }
-        let one_more = Filter { limit: filter.limit + 1, ..filter.clone() };
-        let mut jobs = match branch {
-            Some(branch) => children_in_branch(operator, parent, branch, &one_more, after).await?,
-            None => children(operator, parent, &one_more, after).await?,
+        let (jobs, next_after) = match branch {
+            Some(branch) => children_in_branch(operator, parent, branch, filter, after).await?,
+            None => children(operator, parent, filter, after).await?,
         };
-        let next_after = truncate(&mut jobs, filter.limit);
         let block_items = block_items(operator, &jobs).await?;
         Ok(ChildList { jobs, block_items, next_after, now: inspect.clock().await? })
     }
 }
 
+/// Reads a page of children, and after which one the next page begins.
 async fn children(
     operator: &Operator,
     parent: JobId,
     filter: &Filter,
     mut after: Option<JobId>,
-) -> Result<Vec<Summary>, Error> {
-    let mut found = Vec::new();
-    while found.len() < filter.limit {
+) -> Result<(Vec<Summary>, Option<JobId>), Error> {
+    let (mut found, mut budget) = (Vec::new(), Budget::of_page());
+    while !budget.is_used_up() {
         let page = operator.inspect().children(parent, after, PAGE).await?;
+        budget.charge_rows(page.len());
+        let is_last = page.len() < PAGE;
         after = page.last().map(|job| job.id);
-        let last = page.len() < PAGE;
-        found.extend(page.into_iter().filter(|job| matches(filter, job)));
-        if last {
-            break;
+        if let Some(next) = take(&mut found, page, filter) {
+            return Ok((found, Some(next)));
+        }
+        if is_last {
+            return Ok((found, None));
         }
     }
-    Ok(found)
+    Ok((found, after))
 }
 
+/// Adds matching children until the page is full. Then it returns the last of the page, if others match.
+fn take(found: &mut Vec<Summary>, jobs: impl IntoIterator<Item = Summary>, filter: &Filter) -> Option<JobId> {
+    for job in jobs.into_iter().filter(|job| matches(filter, job)) {
+        if found.len() == filter.limit {
+            return found.last().map(|last| last.id);
+        }
+        found.push(job);
+    }
+    None
+}
+
+/// The same in a branch. A retried job may have opened several branches of one name: their children are listed together.
 async fn children_in_branch(
     operator: &Operator,
     parent: JobId,
     name: &str,
     filter: &Filter,
-    after: Option<JobId>,
-) -> Result<Vec<Summary>, Error> {
-    let mut found = Vec::new();
-    for branch in branches_named(operator.inspect().branches(parent).await?, parent, Some(name))? {
-        let states = ChildStates::All;
-        let mut page_of =
-            BranchChildFilter { job: parent, branch: branch.number, states, after, limit: BRANCH_PAGE };
-        while found.len() < filter.limit {
-            let page = operator.inspect().branch_children(&page_of).await?;
-            page_of.after = page.last().map(|child| child.summary.id);
-            let last = page.len() < BRANCH_PAGE;
-            found.extend(page.into_iter().map(|child| child.summary).filter(|job| matches(filter, job)));
-            if last {
-                break;
-            }
+    mut after: Option<JobId>,
+) -> Result<(Vec<Summary>, Option<JobId>), Error> {
+    let branches = branches_named(operator.inspect().branches(parent).await?, parent, Some(name))?;
+    let states = match filter.state {
+        None => ChildStates::All,
+        Some(State::Failed | State::Cancelled) => ChildStates::Unsuccessful,
+        Some(State::Done) => ChildStates::Ended,
+        Some(State::Scheduled | State::Ready | State::Running | State::Waiting) => ChildStates::Live,
+    };
+    let (mut found, mut budget) = (Vec::new(), Budget::of_page());
+    while !budget.is_used_up() {
+        let (mut read, mut end) = (Vec::new(), None);
+        for branch in &branches {
+            let (job, branch) = (parent, branch.number);
+            let of = BranchChildFilter { job, branch, states, after, limit: BRANCH_PAGE };
+            let bounds = ChildBounds { examine: budget.examine(), bytes: Budget::PAGE_BYTES };
+            let page = operator.inspect().branch_children_page(&of, bounds).await?;
+            budget.charge(&page);
+            // Beyond where one branch was read to, others may have children in between.
+            end = page.next.into_iter().chain(end).min();
+            read.extend(page.children.into_iter().map(|child| child.summary));
+        }
+        read.retain(|job| end.is_none_or(|end| job.id <= end));
+        read.sort_by_key(|job| job.id);
+        if let Some(next) = take(&mut found, read, filter) {
+            return Ok((found, Some(next)));
+        }
+        after = end;
+        if after.is_none() {
+            break;
         }
     }
-    // A retried job may have opened several branches of one name. A page continues after an id, in any of them.
-    found.sort_by_key(|job| job.id);
-    Ok(found)
+    Ok((found, after))
 }
 
 /// Whether a child matches. It is not at the top: it has a parent.

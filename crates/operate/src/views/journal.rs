@@ -1,20 +1,16 @@
 //! The journal of a workflow, or its last entries, and its context.
 
-use std::collections::VecDeque;
-
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use windlass_model::{
     Failure, JobId, JournalEntry, Payload, Time,
     journal::{CallEvent, CallKind},
 };
+use windlass_store::{JournalEnd, PayloadsOf};
 use windlass_workflow::{Error, failure_of};
 
-use super::size;
+use super::{PAGE_BYTES, rows_within, size};
 use crate::Operator;
-
-/// How many entries are read at a time.
-const PAGE: usize = 1_000;
 
 /// Entries of a journal, and the values of the context; both are empty if the job is no workflow.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -23,12 +19,21 @@ pub struct Journal {
     pub journal: Vec<EntryView>,
     /// The values of the context, by name.
     pub context: Map<String, Value>,
-    /// How many earlier entries were left out.
+    /// How many earlier entries were left out; of very many, at least so many.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub omitted: usize,
     /// When the entry before the first of these was written.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub previous_at: Option<Time>,
+}
+
+/// A page of the entries of a journal.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct JournalPage {
+    /// The entries, by position.
+    pub journal: Vec<EntryView>,
+    /// The next page has the entries after this one; `None` on the last page.
+    pub next_after: Option<i32>,
 }
 
 /// An entry of a journal.
@@ -68,39 +73,58 @@ fn is_zero(number: &usize) -> bool {
 }
 
 impl Journal {
-    /// Reads a page: at most `limit` entries after a position.
-    pub async fn page(
-        operator: &Operator,
-        id: JobId,
-        after: Option<i32>,
-        limit: usize,
-    ) -> Result<Vec<EntryView>, Error> {
-        let page = operator.inspect().journal(id, after, limit).await?;
-        Ok(page.into_iter().map(|entry| EntryView::new(operator, entry)).collect())
-    }
-
-    /// Reads the last `limit` entries, or all of them.
+    /// Reads the last `limit` entries, at most [`PAGE_BYTES`] of them; or, without a limit, all.
     pub(super) async fn read(operator: &Operator, id: JobId, limit: Option<usize>) -> Result<Journal, Error> {
         let inspect = operator.inspect();
-        let (mut entries, mut previous_at, mut omitted) = (VecDeque::new(), None, 0);
-        let mut after = None;
-        loop {
-            let page = inspect.journal(id, after, PAGE).await?;
-            let last = page.len() < PAGE;
-            after = page.last().map(|entry| entry.seq);
-            entries.extend(page);
-            while limit.is_some_and(|limit| entries.len() > limit) {
-                previous_at = entries.pop_front().map(|entry: JournalEntry| entry.at);
-                omitted += 1;
-            }
-            if last {
-                break;
-            }
-        }
+        let (entries, omitted, previous_at) = match limit {
+            None => (inspect.journal(id, None, usize::MAX).await?, 0, None),
+            Some(limit) => last_entries(operator, id, limit, PAGE_BYTES).await?,
+        };
         let journal = entries.into_iter().map(|entry| EntryView::new(operator, entry)).collect();
         let context = inspect.context(id).await?;
         let context = context.into_iter().map(|(name, payload)| (name, value(operator, &payload))).collect();
         Ok(Journal { journal, context, omitted, previous_at })
+    }
+}
+
+/// The last entries of a journal, at most `limit` with at most `most` bytes, and how many are before them, with the time of the last of those.
+async fn last_entries(
+    operator: &Operator,
+    id: JobId,
+    limit: usize,
+    most: u64,
+) -> Result<(Vec<JournalEntry>, usize, Option<Time>), Error> {
+    let inspect = operator.inspect();
+    let JournalEnd { entries: heads, before } = inspect.journal_end(id, limit.saturating_add(1)).await?;
+    let newest_first: Vec<u64> = heads.iter().rev().take(limit).map(|head| head.bytes).collect();
+    let shown = rows_within(&newest_first, most);
+    let (left_out, shown) = heads.split_at(heads.len() - shown);
+    let omitted = usize::try_from(before).unwrap_or(usize::MAX).saturating_add(left_out.len());
+    let previous_at = left_out.last().map(|head| head.entry.at);
+    let entries = match shown.first() {
+        // The one before the first has a smaller number, whether it is there or not.
+        Some(first) => inspect.journal(id, first.entry.seq.checked_sub(1), shown.len()).await?,
+        None => Vec::new(),
+    };
+    Ok((entries, omitted, previous_at))
+}
+
+impl JournalPage {
+    /// Reads a page: at most `limit` entries after a position, with at most [`PAGE_BYTES`] of results.
+    pub async fn read(
+        operator: &Operator,
+        id: JobId,
+        after: Option<i32>,
+        limit: usize,
+    ) -> Result<JournalPage, Error> {
+        let inspect = operator.inspect();
+        let one_more = limit.saturating_add(1);
+        let sizes = inspect.payload_sizes(PayloadsOf::Journal { job: id, after }, one_more).await?;
+        let rows = rows_within(&sizes, PAGE_BYTES).min(limit);
+        let entries = inspect.journal(id, after, rows).await?;
+        let next_after = entries.last().filter(|_| rows < sizes.len()).map(|entry| entry.seq);
+        let journal = entries.into_iter().map(|entry| EntryView::new(operator, entry)).collect();
+        Ok(JournalPage { journal, next_after })
     }
 }
 

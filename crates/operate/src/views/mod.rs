@@ -35,7 +35,7 @@ pub use items::{ItemFilter, ItemList};
 pub use job::JobView;
 pub(crate) use jobs::block_items;
 pub use jobs::{ChildList, JobList, is_block};
-pub use journal::{EntryResult, EntryView, Journal};
+pub use journal::{EntryResult, EntryView, Journal, JournalPage};
 pub use machine::{InboxSignal, MachineView};
 pub use open_branches::{OpenBranchRow, OpenBranches};
 pub use operation::{OperationList, OperationView};
@@ -53,8 +53,21 @@ pub use waiting::{RepeatRow, SleepRow, UsualWait, WaitGroup, WaitRow, WaitingVie
 use serde_json::Value;
 use windlass_model::Payload;
 
+/// How many bytes of payloads a page of a view has at most. One row is in it however large it is.
+pub const PAGE_BYTES: u64 = 16 << 20;
+
 /// Counts in views stop here: exact numbers would cost a scan, and an overview does not need them.
 pub const CAP: u64 = 10_000;
+
+/// How many of the next rows, whose payloads have these sizes, a page of `most` bytes has: at least one, if there is one.
+pub fn rows_within(sizes: &[u64], most: u64) -> usize {
+    let mut bytes = 0;
+    let fits = |size: &&u64| {
+        bytes += **size;
+        bytes <= most
+    };
+    sizes.iter().take_while(fits).count().max(sizes.len().min(1))
+}
 
 /// The JSON of a payload, or its size if it is encoded.
 fn plain_value(payload: &Payload) -> Value {

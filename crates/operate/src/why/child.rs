@@ -2,7 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 use windlass_model::{JobId, Rev, State, Time, WaitCondition, branch::BRANCH_SIGNAL, wait::CHILD_SIGNAL};
-use windlass_store::{Branch, BranchChildFilter, ChildGroup, ChildStates, Holds, Job, Summary, WorkerView};
+use windlass_store::{
+    Branch, BranchChildFilter, ChildGroup, ChildStates, Holds, Job, JournalEnd, Summary, WorkerView,
+};
 use windlass_workflow::Error;
 
 use super::{Cause, Why, branches, explain};
@@ -128,21 +130,21 @@ impl Operator {
         Ok(candidates)
     }
 
-    /// Explains a child without its own children: one level.
+    /// Explains a child without its own children: one level. `None` if it may not be seen.
     async fn explain_child(
         &self,
         id: JobId,
         workers: &[WorkerView],
         now: Time,
     ) -> Result<Option<(Job, Why)>, Error> {
-        let holds = self.inspect().holds(id).await?.unwrap_or_default();
-        let Some(job) = self.inspect().job(id).await? else { return Ok(None) };
+        let Some(job) = self.visible_job(id).await? else { return Ok(None) };
+        let holds = self.visible_holds(id).await?.unwrap_or_default();
         let branches = match branches::is_awaited(&job) {
             true => self.inspect().branches(id).await?,
             false => Vec::new(),
         };
         // A journal decides only what to do about an ended workflow, which the answer about the child itself says.
-        let why = explain(&job, &holds, &branches, &[], workers, now);
+        let why = explain(&job, &holds, &branches, &JournalEnd::default(), workers, now);
         Ok(Some((job, why)))
     }
 }

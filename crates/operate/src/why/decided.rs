@@ -29,9 +29,9 @@ struct Call<'a> {
     undone: bool,
 }
 
-/// Reads a journal.
-pub(super) fn ending(journal: &[JournalEntry]) -> Ending<'_> {
-    let mut calls: HashMap<(&str, Option<&str>), Call<'_>> = HashMap::new();
+/// Reads a journal. Of payloads only those of the engine's own entries are read.
+pub(super) fn ending<'a>(journal: impl Iterator<Item = &'a JournalEntry>) -> Ending<'a> {
+    let mut calls: HashMap<(&str, Option<&str>), Call<'a>> = HashMap::new();
     let mut not_undone = Vec::new();
     let (mut retried, mut ended) = (false, false);
     for entry in journal {

@@ -1,12 +1,12 @@
 //! Every cause, from made-up reads.
 
 use windlass_model::{
-    BranchCounts, BranchNo, BranchPoll, BranchWatch, Epoch, Failure, KindVersion, Merge, Payload, Progress,
-    Rev, Settings, WaitCondition, WorkerId,
+    BranchCounts, BranchNo, BranchPoll, BranchWatch, Epoch, Failure, JournalEntry, KindVersion, Merge,
+    Payload, Progress, Rev, Settings, WaitCondition, WorkerId,
     branch::BRANCH_SIGNAL,
     journal::{CallEvent, CallKind},
 };
-use windlass_store::{CancelHold, Serves, Summary};
+use windlass_store::{CancelHold, JournalHead, Serves, Summary};
 
 use super::*;
 
@@ -92,7 +92,7 @@ fn explained(job: &Job, holds: &Holds, workers: &[WorkerView]) -> Why {
 }
 
 fn explained_with(job: &Job, holds: &Holds, branches: &[Branch], workers: &[WorkerView]) -> Why {
-    let why = explain(job, holds, branches, &[], workers, NOW);
+    let why = explain(job, holds, branches, &JournalEnd::default(), workers, NOW);
     for text in [&why.because, &why.hint].into_iter().chain(&why.also) {
         assert!(text.ends_with('.') && !text.ends_with("..") && !text.contains("  "), "{text:?}");
         assert!(text.starts_with(|c: char| c.is_uppercase() || c.is_ascii_digit()), "{text:?}");
@@ -292,6 +292,7 @@ fn a_serial_hold_names_the_job_with_the_slot() {
             slots,
             held: false,
             holders: holders.iter().copied().map(id).collect(),
+            hidden_holders: 0,
             ahead,
         }),
         ..Holds::default()
@@ -309,6 +310,16 @@ fn a_serial_hold_names_the_job_with_the_slot() {
     let why = ready(serial(2, &[5, 6], 3), &serving());
     assert!(why.because.ends_with("and 1 more have slots, and 3 jobs are before it in line."), "{why:?}");
     assert!(ready(serial(1, &[], 1), &serving()).because.contains("no job has a slot"));
+    let hidden = |holders: &[u64], hidden| {
+        let mut holds = serial(2, holders, 0);
+        holds.serial.as_mut().expect("set").hidden_holders = hidden;
+        ready(holds, &serving())
+    };
+    let why = hidden(&[], 1);
+    assert!(why.because.contains("2 at a time: another job has the slot, and it is next"), "{why:?}");
+    assert!(why.hint.starts_with("Wait, or ask whoever may see"), "{why:?}");
+    assert!(hidden(&[], 2).because.contains("2 other jobs have slots"));
+    assert!(hidden(&[5], 1).because.contains("and 1 more have slots"));
     let mut held = serial(1, &[1], 0);
     held.serial.as_mut().expect("set").held = true;
     assert_eq!(ready(held, &serving()).cause, Cause::Next);
@@ -544,10 +555,11 @@ fn a_parent_has_the_progress_of_its_branches_and_what_blocks_them() {
     assert_eq!(merging(&[BRANCH_SIGNAL], &[]).hint, "Run this command again.");
 }
 
-/// A journal with these entries, numbered from 0.
-fn journal(entries: &[(CallKind, CallEvent, &str, &str)]) -> Vec<JournalEntry> {
-    let entry =
-        |(seq, (call_kind, event, name, text)): (usize, &(CallKind, CallEvent, &str, &str))| JournalEntry {
+/// The end of a journal with these entries, numbered from 0. Of a call's result only the size is read.
+fn journal(entries: &[(CallKind, CallEvent, &str, &str)]) -> JournalEnd {
+    let head = |(seq, (call_kind, event, name, text)): (usize, &(CallKind, CallEvent, &str, &str))| {
+        let text = if *call_kind == CallKind::Lifecycle { text } else { "" };
+        let entry = JournalEntry {
             seq: seq as i32,
             call_kind: *call_kind,
             event: *event,
@@ -557,7 +569,9 @@ fn journal(entries: &[(CallKind, CallEvent, &str, &str)]) -> Vec<JournalEntry> {
             at: NOW,
             payload: Payload::json(text.as_bytes().to_vec()),
         };
-    entries.iter().enumerate().map(entry).collect()
+        JournalHead { entry, bytes: 0 }
+    };
+    JournalEnd { entries: entries.iter().enumerate().map(head).collect(), before: 0 }
 }
 
 fn hint(job: &Job, entries: &[(CallKind, CallEvent, &str, &str)]) -> String {
@@ -628,6 +642,16 @@ fn an_end_that_a_recorded_result_decided_needs_a_fork() {
         ),
         wanted
     );
+}
+
+#[test]
+fn of_a_journal_that_is_too_long_to_read_no_fork_is_recommended() {
+    let mut stopped = job(State::Failed);
+    stopped.summary.reason = Some(Reason::Stopped);
+    let end = JournalEnd { before: 3, ..journal(&[(CallKind::Step, CallEvent::Done, "check", "1")]) };
+    let hint = explain(&stopped, &Holds::default(), &[], &end, &[], NOW).hint;
+    assert!(hint.contains("`windlass retry") && hint.contains("more than the 10000 entries"), "{hint}");
+    assert!(!hint.contains("fork"), "{hint}");
 }
 
 #[test]

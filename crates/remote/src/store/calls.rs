@@ -110,10 +110,12 @@ async fn send<R: Request>(
     client.send(message).await
 }
 
-/// The error of a call without an answer. What the server did is not known, and every call may be repeated.
+/// The error of a call without an answer that was read. What the server did is not known, and every call may be repeated.
 fn unanswered(error: HttpError) -> Refusal {
     Refusal::new(match error {
         HttpError::Request(why) => Error::Fault(why),
+        // The same answer would be too large again.
+        error @ HttpError::TooLarge { .. } => Error::Fault(error.to_string()),
         error => Error::Unavailable(error.to_string()),
     })
 }

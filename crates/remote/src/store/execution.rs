@@ -151,10 +151,15 @@ impl RemoteStore {
     }
 
     async fn read_ends(&self, ids: &[JobId]) -> Result<Vec<Option<JobEnd>>, Error> {
-        let mut ends = Vec::with_capacity(ids.len());
-        for part in ids.chunks(MAX_NAMED) {
+        let mut ends: Vec<Option<JobEnd>> = Vec::with_capacity(ids.len());
+        // An answer has the ends of the first jobs, as many as fit into it.
+        while let Some(rest) = ids.get(ends.len()..).filter(|rest| !rest.is_empty()) {
+            let part = &rest[..rest.len().min(MAX_NAMED)];
             let answer = self.call(None, &calls::Ends { jobs: part.to_vec() }).await?;
-            check_count("ends", part.len(), answer.ends.len())?;
+            if answer.ends.is_empty() || answer.ends.len() > part.len() {
+                let (found, wanted) = (answer.ends.len(), part.len());
+                return Err(Error::Fault(format!("the answer to ends has {found} ends of {wanted} jobs")));
+            }
             ends.extend(answer.ends.into_iter().map(|end| end.map(JobEnd::from)));
         }
         Ok(ends)
@@ -240,6 +245,11 @@ impl Execution for RemoteStore {
     /// An error: only servers ask for it.
     fn claimed_jobs(&self, _worker: WorkerId, _number: ClaimNo) -> Fut<'_, Vec<ClaimedJob>> {
         super::unavailable::refuse("the jobs of a claim")
+    }
+
+    /// An error: only servers ask for it.
+    fn claims_with_jobs<'a>(&'a self, _worker: WorkerId, _numbers: &'a [ClaimNo]) -> Fut<'a, Vec<ClaimNo>> {
+        super::unavailable::refuse("the jobs of claims")
     }
 
     fn commit<'a>(&'a self, now: Now, changes: &'a [Change]) -> Fut<'a, Vec<CommitOutcome>> {

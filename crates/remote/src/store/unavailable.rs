@@ -4,14 +4,16 @@ use std::{sync::atomic::Ordering, time::Duration};
 
 use windlass_model::{JobId, NewJob, Rev, Time, WorkerId};
 use windlass_store::{
-    Actor, AdminAction, Alert, AlertChange, AlertMute, Alerts, Attempt, AuditEntry, AuditFilter, Backlog,
-    BranchHealth, BranchTimes, ChildGroup, Control, ControlOutcome, Database, Diagnose, Error, Filter,
-    Firing, Fork, Fut, Holds, Inspect, Job, JobAction, JobDetails, JobPage, LastCall, LimitView, MatchCount,
+    Actor, AdminAction, Alert, AlertChange, AlertMute, Alerts, Attempt, AuditEntry, AuditFilter, AuditRecord,
+    Backlog, BranchChildFilter, BranchChildPage, BranchHealth, BranchItems, BranchTimes, ChildBounds,
+    ChildGroup, Control, ControlOutcome, Database, Diagnose, Error, Filter, Firing, Fork, Fut, Holds,
+    Inspect, ItemChild, Job, JobAction, JobDetails, JobPage, JournalEnd, LastCall, LimitView, MatchCount,
     Miscount, Miss, NewAlertMute, NewOperation, NewSession, NewToken, NewUser, Now, OldestReady, OpenBranch,
-    Operation, OperationEnd, OperationId, OperationProgress, Operations, ParkedJob, Pulse, QueueView,
-    Registrant, ScheduleView, SchemaState, SerialView, Session, SessionUse, SignalWaitFilter, SignalWaits,
-    StageUpdate, StateCount, StoredToken, StoredUser, Summary, Throughput, ThroughputFilter, Token, Tokens,
-    Transition, TransitionCount, Unsuccessful, UnsuccessfulFilter, User, UserChange, Users, WorkerView,
+    Operation, OperationEnd, OperationId, OperationProgress, Operations, ParkedJob, PayloadsOf, Pulse,
+    QueueView, Registrant, ScheduleView, SchemaState, SerialView, Session, SessionUse, SignalWaitFilter,
+    SignalWaits, StageUpdate, StateCount, StoredToken, StoredUser, Summary, Throughput, ThroughputFilter,
+    Token, Tokens, Transition, TransitionCount, Unsuccessful, UnsuccessfulFilter, User, UserChange, Users,
+    WorkerView,
 };
 
 use super::{RemoteStore, test_time};
@@ -55,6 +57,10 @@ unavailable! {
         transitions(id: JobId, after: Option<Rev>, limit: usize) -> Vec<Transition>, "the transitions of a machine";
         children(parent: JobId, after: Option<JobId>, limit: usize) -> Vec<Summary>, "lists of children";
         live_children(parent: JobId, group: ChildGroup, among: usize) -> Vec<Summary>, "lists of children";
+        branch_children_page(filter: &'a BranchChildFilter, bounds: ChildBounds) -> BranchChildPage, "lists of children";
+        branch_items(of: BranchItems<'a>) -> Vec<ItemChild>, "lists of children";
+        payload_sizes(of: PayloadsOf<'a>, limit: usize) -> Vec<u64>, "sizes of payloads";
+        journal_end(id: JobId, limit: usize) -> JournalEnd, "the end of a journal";
         holds(id: JobId) -> Option<Holds>, "what keeps a job from running";
         state_counts() -> Vec<StateCount>, "counts of jobs";
         backlog(cap: u64) -> Vec<Backlog>, "counts of jobs";
@@ -164,6 +170,10 @@ impl Control for RemoteStore {
         _subject: &'a str,
         _actor: &'a Actor,
     ) -> Fut<'a, ()> {
+        refuse("entries in the audit log")
+    }
+
+    fn record_audits<'a>(&'a self, _now: Now, _records: &'a [AuditRecord]) -> Fut<'a, ()> {
         refuse("entries in the audit log")
     }
 }

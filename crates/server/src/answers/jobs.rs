@@ -5,7 +5,7 @@ use windlass::{
     model::{Progress, RateCharge, Settings, Unwind, wait::SignalName},
     operate::{
         AwaitedChild,
-        views::{ChildList, EntryView, InboxSignal, JobList, JobView, Journal, MachineView},
+        views::{ChildList, EntryView, InboxSignal, JobList, JobView, Journal, JournalPage, MachineView},
     },
     store::{
         Attempt, CancelHold, ChildPosition, Holds, Job, Pause, RateHold, SerialHold, Summary, Transition,
@@ -222,6 +222,8 @@ answers! {
         held,
         /// The jobs that have slots, up to 10.
         holders,
+        /// How many of these are left out, because the token may not see them.
+        hidden_holders [?],
         /// How many jobs are ahead of it in line, up to 1,000.
         ahead,
     }
@@ -316,6 +318,14 @@ answers! {
         omitted [?],
         /// When the entry before the first of these was written.
         previous_at [?],
+    }
+
+    /// A page of a journal.
+    JournalPage {
+        /// The entries, by position.
+        journal,
+        /// The next page has the entries after this position; null on the last page.
+        next_after,
     }
 
     /// An entry of a journal.

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use windlass::{
     Delivery, Failure, JobId, Reason, State,
     model::Rev,
-    operate::{Item, views::EntryView},
+    operate::Item,
     store::{SerialView, Token, Transition},
 };
 use windlass_remote::protocol::schema::Schemas;
@@ -58,14 +58,6 @@ shapes! {
         transitions: Vec<Transition>,
         /// The next page has the transitions after this revision; null on the last page.
         next_after: Option<Rev>,
-    }
-
-    /// A page of a journal.
-    JournalPage {
-        /// The entries, by position.
-        journal: Vec<EntryView>,
-        /// The next page has the entries after this position; null on the last page.
-        next_after: Option<i32>,
     }
 
     /// How a job has ended.

@@ -2,6 +2,7 @@
 
 use std::{
     collections::{BTreeMap, HashMap, VecDeque},
+    ops::Bound,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
@@ -97,7 +98,17 @@ struct Watches {
     streams: usize,
     all_queues: usize,
     queues: HashMap<String, usize>,
-    jobs: HashMap<JobId, usize>,
+    jobs: HashMap<JobId, JobWatch>,
+    /// The number of the last watch of a job.
+    last: u64,
+}
+
+/// A watch of a job by one stream or several. It ends with the job, or with the last of its streams; who watches the job again begins another
+/// one.
+struct JobWatch {
+    /// Its number: by it a stream that ends tells its own watch from a later one.
+    number: u64,
+    streams: usize,
 }
 
 impl Hub {
@@ -192,12 +203,13 @@ impl Hub {
                 "watch queues, or ask for results with `wait`",
             ));
         }
-        state.watches.add(&interest);
+        let watched = state.watches.add(&interest);
         let receiver = self.sender.subscribe();
         let events = state.events_after(last_id);
         drop(state);
         self.opened.notify_one();
-        let mut subscription = Subscription { hub: Arc::clone(self), interest, ended: Vec::new(), receiver };
+        let (hub, ended) = (Arc::clone(self), Vec::new());
+        let mut subscription = Subscription { hub, interest, watched, ended, receiver };
         let events =
             events.map(|events| events.into_iter().filter(|event| subscription.wants(event)).collect());
         Ok((subscription, events))
@@ -275,7 +287,8 @@ impl State {
 }
 
 impl Watches {
-    fn add(&mut self, interest: &Interest) {
+    /// Adds a stream. Returns the numbers of the watches of its jobs.
+    fn add(&mut self, interest: &Interest) -> Vec<(JobId, u64)> {
         self.streams += 1;
         match &interest.queues {
             None => self.all_queues += 1,
@@ -283,24 +296,41 @@ impl Watches {
                 queues.iter().for_each(|queue| *self.queues.entry(queue.clone()).or_default() += 1)
             }
         }
-        interest.jobs.iter().for_each(|job| *self.jobs.entry(*job).or_default() += 1);
+        let watch = |job: &JobId| {
+            let watch = self.jobs.entry(*job).or_insert_with(|| {
+                self.last += 1;
+                JobWatch { number: self.last, streams: 0 }
+            });
+            watch.streams += 1;
+            (*job, watch.number)
+        };
+        interest.jobs.iter().map(watch).collect()
     }
 
-    fn remove(&mut self, interest: &Interest) {
-        fn one_less<K: std::hash::Hash + Eq>(counts: &mut HashMap<K, usize>, key: &K) {
-            if let Some(count) = counts.get_mut(key) {
-                *count -= 1;
-                if *count == 0 {
-                    counts.remove(key);
-                }
-            }
-        }
+    fn remove(&mut self, interest: &Interest, watched: &[(JobId, u64)]) {
         self.streams -= 1;
         match &interest.queues {
             None => self.all_queues -= 1,
-            Some(queues) => queues.iter().for_each(|queue| one_less(&mut self.queues, queue)),
+            Some(queues) => {
+                for queue in queues {
+                    if let Some(count) = self.queues.get_mut(queue) {
+                        *count -= 1;
+                        if *count == 0 {
+                            self.queues.remove(queue);
+                        }
+                    }
+                }
+            }
         }
-        interest.jobs.iter().for_each(|job| one_less(&mut self.jobs, job));
+        for (job, number) in watched {
+            let Some(watch) = self.jobs.get_mut(job).filter(|watch| watch.number == *number) else {
+                continue;
+            };
+            watch.streams -= 1;
+            if watch.streams == 0 {
+                self.jobs.remove(job);
+            }
+        }
     }
 }
 
@@ -308,7 +338,9 @@ impl Watches {
 pub(super) struct Subscription {
     hub: Arc<Hub>,
     interest: Interest,
-    /// Jobs whose end it has received: another stream may watch them again.
+    /// The numbers of the watches of its jobs.
+    watched: Vec<(JobId, u64)>,
+    /// Jobs whose end it has sent.
     ended: Vec<JobId>,
     pub(super) receiver: broadcast::Receiver<Event>,
 }
@@ -330,23 +362,20 @@ impl Subscription {
         self.interest.queues.as_ref().is_none_or(|queues| queues.iter().any(|known| known == queue))
     }
 
-    /// The versions of the gates as they were last read.
-    pub(super) fn gates(&self) -> Vec<Event> {
+    /// The version of the next gate after a queue, by name, as it was last read.
+    pub(super) fn next_gate(&self, after: Option<&Arc<str>>) -> Option<(Arc<str>, Event)> {
         let state = self.hub.lock();
-        let id = (state.process, state.last);
-        let gates = state.gates.iter().filter(|(queue, _)| self.wants_queue(queue));
-        let gate = |(queue, version): (&Arc<str>, &u64)| Event {
-            id,
-            change: Change::Gate { queue: Arc::clone(queue), version: *version },
-        };
-        gates.map(gate).collect()
+        let from = after.map_or(Bound::Unbounded, |queue| Bound::Excluded(Arc::clone(queue)));
+        let mut gates = state.gates.range((from, Bound::Unbounded));
+        let (queue, version) = gates.find(|(queue, _)| self.wants_queue(queue))?;
+        let change = Change::Gate { queue: Arc::clone(queue), version: *version };
+        Some((Arc::clone(queue), Event { id: (state.process, state.last), change }))
     }
 }
 
 impl Drop for Subscription {
     fn drop(&mut self) {
-        self.interest.jobs.retain(|job| !self.ended.contains(job));
-        self.hub.lock().watches.remove(&self.interest);
+        self.hub.lock().watches.remove(&self.interest, &self.watched);
     }
 }
 
@@ -361,11 +390,40 @@ mod tests {
             streams: 1,
             all_queues: all,
             queues: watched.iter().map(|queue| ((*queue).to_owned(), 1)).collect(),
-            jobs: HashMap::new(),
+            ..Watches::default()
         };
         let all_queues = known.iter().map(ToString::to_string).collect();
         let (recent, gates) = (VecDeque::new(), BTreeMap::new());
         State { process: 1, last: 0, recent, gates, all_queues, watches }
+    }
+
+    #[tokio::test]
+    async fn a_stream_that_ends_takes_nobody_elses_watch_of_a_job_with_it() {
+        let engine = Engine::open("memory:").await.expect("an engine");
+        let (_stop, stopping) = watch::channel(false);
+        let hub = Hub::new(engine, stopping);
+        let job = JobId::from_parts(1, 1, 1);
+        let open = || {
+            let interest = Interest { queues: Some(Vec::new()), jobs: vec![job, job] };
+            hub.subscribe(interest, None).expect("a subscription").0
+        };
+        let end = || {
+            let end = Some(JobEnd::Done(Default::default()));
+            hub.lock().ends_read(&[job], vec![end]).len()
+        };
+        let watched = || hub.lock().to_read(1).jobs;
+        let first = open();
+        assert_eq!((watched(), end()), (vec![job], 1));
+        assert!(watched().is_empty(), "it has ended");
+        // It was retried, and is watched again before the first stream has read of its end.
+        let (second, third) = (open(), open());
+        drop(first);
+        assert_eq!(watched(), [job], "the second still watches it");
+        drop(second);
+        assert_eq!(watched(), [job], "and the third");
+        drop(third);
+        assert!(watched().is_empty());
+        assert_eq!(hub.lock().watches.streams, 0);
     }
 
     #[test]

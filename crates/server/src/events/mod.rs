@@ -13,12 +13,12 @@ use std::{collections::VecDeque, convert::Infallible, sync::Arc, time::Duration}
 use axum::body::{Body, Bytes};
 use futures_util::stream::unfold;
 use tokio::{
-    sync::{OwnedSemaphorePermit, broadcast::error::RecvError, watch},
+    sync::{broadcast::error::RecvError, watch},
     time::Instant,
 };
 
 use self::hub::{Event, Subscription};
-use crate::error::Error;
+use crate::{error::Error, server::StreamPermit};
 
 /// How often something is sent to a client that has nothing to read, so that a broken connection is noticed.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
@@ -30,21 +30,19 @@ pub(crate) fn stream(
     hub: &Arc<Hub>,
     interest: Interest,
     last_id: Option<String>,
-    permit: OwnedSemaphorePermit,
+    permit: StreamPermit,
 ) -> Result<Body, Error> {
     let stopping = hub.stopping();
     let (subscription, backlog) = hub.subscribe(interest, last_id.as_deref())?;
-    let mut texts: VecDeque<String> = VecDeque::from(["retry: 2000\n\n".to_owned()]);
-    match backlog {
-        Some(events) => texts.extend(events.iter().map(Event::to_text)),
-        None => texts.push_back(
-            "event: reset\ndata: {\"why\":\"events may have been missed; read what you watch again\"}\n\n"
-                .into(),
-        ),
+    let mut first = "retry: 2000\n\n".to_owned();
+    if backlog.is_none() {
+        first +=
+            "event: reset\ndata: {\"why\":\"events may have been missed; read what you watch again\"}\n\n";
     }
-    texts.extend(subscription.gates().iter().map(Event::to_text));
+    let begin =
+        Beginning { first: Some(first), missed: backlog.unwrap_or_default().into(), gates: Gates::Begin };
     let ends_at = Instant::now() + LIFETIME;
-    let state = StreamState { subscription, texts, stopping, ends_at, is_over: false, _permit: permit };
+    let state = StreamState { subscription, begin, stopping, ends_at, is_over: false, _permit: permit };
     let stream = unfold(Box::new(state), |mut state| async move {
         let text = state.next().await?;
         Some((Ok::<Bytes, Infallible>(Bytes::from(text)), state))
@@ -52,21 +50,63 @@ pub(crate) fn stream(
     Ok(Body::from_stream(stream))
 }
 
+/// What is sent before anything new. A text is made when the client reads it: there may be many queues and many streams.
+struct Beginning {
+    first: Option<String>,
+    /// Events that the client has missed.
+    missed: VecDeque<Event>,
+    gates: Gates,
+}
+
+/// Which gates were sent.
+enum Gates {
+    Begin,
+    /// Up to this queue, by name.
+    Sent(Arc<str>),
+    All,
+}
+
+impl Beginning {
+    /// The next text; `None` when all of it was sent.
+    fn next(&mut self, subscription: &Subscription) -> Option<String> {
+        if let Some(first) = self.first.take() {
+            return Some(first);
+        }
+        if let Some(event) = self.missed.pop_front() {
+            return Some(event.to_text());
+        }
+        let after = match &self.gates {
+            Gates::Begin => None,
+            Gates::Sent(queue) => Some(queue),
+            Gates::All => return None,
+        };
+        match subscription.next_gate(after) {
+            Some((queue, event)) => {
+                self.gates = Gates::Sent(queue);
+                Some(event.to_text())
+            }
+            None => {
+                self.gates = Gates::All;
+                None
+            }
+        }
+    }
+}
+
 struct StreamState {
     subscription: Subscription,
-    /// What is to be sent before anything new.
-    texts: VecDeque<String>,
+    begin: Beginning,
     stopping: watch::Receiver<bool>,
     ends_at: Instant,
     is_over: bool,
     /// Counts the stream.
-    _permit: OwnedSemaphorePermit,
+    _permit: StreamPermit,
 }
 
 impl StreamState {
     /// The next text; `None` at the end.
     async fn next(&mut self) -> Option<String> {
-        if let Some(text) = self.texts.pop_front() {
+        if let Some(text) = self.begin.next(&self.subscription) {
             return Some(text);
         }
         if self.is_over {
@@ -112,19 +152,18 @@ async fn stopped(stopping: &mut watch::Receiver<bool>) {
 
 #[cfg(test)]
 mod tests {
-    use tokio::sync::Semaphore;
     use windlass::Engine;
 
     use super::*;
 
     async fn open(hub: &Arc<Hub>, last_id: Option<&str>) -> StreamState {
-        let permits = Arc::new(Semaphore::new(1));
-        let permit = permits.acquire_owned().await.expect("a permit");
+        let permit = StreamPermit::for_test();
         let interest = Interest { queues: Some(vec!["q".into()]), jobs: Vec::new() };
         let (subscription, _) = hub.subscribe(interest, last_id).expect("a subscription");
         let ends_at = Instant::now() + LIFETIME;
-        let (texts, stopping) = (VecDeque::new(), hub.stopping());
-        StreamState { subscription, texts, stopping, ends_at, is_over: false, _permit: permit }
+        let begin = Beginning { first: None, missed: VecDeque::new(), gates: Gates::All };
+        let stopping = hub.stopping();
+        StreamState { subscription, begin, stopping, ends_at, is_over: false, _permit: permit }
     }
 
     async fn hub() -> (watch::Sender<bool>, Arc<Hub>) {
@@ -145,6 +184,23 @@ mod tests {
         let last = slow.next().await.expect("an event");
         assert!(last.starts_with("event: dropped\n") && last.contains("too slowly"), "{last}");
         assert_eq!(slow.next().await, None);
+    }
+
+    #[tokio::test]
+    async fn the_first_gates_are_made_one_by_one_when_they_are_read() {
+        let (_stop, hub) = hub().await;
+        for queue in ["a", "c", "b"] {
+            hub.gate_moved(queue, 7);
+        }
+        let interest = Interest { queues: Some(vec!["c".into(), "a".into(), "x".into()]), jobs: Vec::new() };
+        let (subscription, _) = hub.subscribe(interest, None).expect("a subscription");
+        let mut begin =
+            Beginning { first: Some("retry".into()), missed: VecDeque::new(), gates: Gates::Begin };
+        assert_eq!(begin.next(&subscription).as_deref(), Some("retry"));
+        assert!(begin.next(&subscription).expect("a gate").contains(r#"{"queue":"a","version":7}"#));
+        hub.gate_moved("c", 8);
+        assert!(begin.next(&subscription).expect("a gate").contains(r#"{"queue":"c","version":8}"#));
+        assert_eq!((begin.next(&subscription), begin.next(&subscription)), (None, None));
     }
 
     #[tokio::test]

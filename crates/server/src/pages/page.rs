@@ -2,7 +2,10 @@
 
 use std::{future::Future, pin::Pin, sync::Arc};
 
-use axum::http::{Method, StatusCode};
+use axum::{
+    body::Bytes,
+    http::{Method, StatusCode},
+};
 use percent_encoding::percent_decode_str;
 use tokio::sync::watch;
 use windlass::{JobId, Time, model::Permission, operate::Operator};
@@ -20,6 +23,7 @@ use crate::{
     access::{self, Principal},
     call::Call,
     error::{Error, ErrorKind},
+    per_client::BodyRoom,
     reply::Reply,
     routes::{Access, Answer, Route},
     server::Shared,
@@ -155,7 +159,7 @@ pub(crate) async fn rendered(page: &Page, call: Call) -> Result<String, Error> {
 
 /// `/live?page=PATH`: the live updates of a page.
 pub(crate) fn live_route() -> Route {
-    Route::page(Method::GET, "/live", Access::Page(Permission::Read), live).waits()
+    Route::page(Method::GET, "/live", Access::Page(Permission::Read), live)
 }
 
 async fn live(call: Call) -> Answer {
@@ -172,12 +176,8 @@ async fn live(call: Call) -> Answer {
     (view.uri, view.path) = (uri, path);
     let preferences = Preferences::of(&call.headers);
     let key = format!("{} {} {preferences:?} {}", call.principal.role, call.principal.author, view.uri);
-    let permit = call.shared.stream_permit()?;
-    let limit = call.shared.settings.request_timeout;
-    let rendering = tokio::time::timeout(limit, rendered(page, view.again())).await;
-    let late = |_| Error::new(ErrorKind::Timeout, "the page took too long", "load it again");
-    let first = Fragments::of(&rendering.map_err(late)??);
-    call.permit.release();
+    let first = Fragments::of(&rendered(page, view.again()).await?);
+    let permit = call.start_waiting()?;
     let job = view.path.iter().find(|(name, _)| name == "job").and_then(|(_, id)| id.parse::<JobId>().ok());
     let updates = call.shared.pages.live.watch(key, view, page, job, first.clone());
     let updates = updates.ok_or_else(|| {
@@ -276,11 +276,12 @@ impl Call {
             path: self.path.clone(),
             uri: self.uri.clone(),
             headers: self.headers.clone(),
-            body: self.body.clone(),
+            body: Bytes::new(),
             permit: crate::server::Permit::none(),
             client: watch::channel(()).1,
             address: self.address,
             is_secure: self.is_secure,
+            _room: BodyRoom::default(),
         }
     }
 }

@@ -290,7 +290,7 @@ async fn resume(posted: Posted) -> Result<Done, Error> {
 }
 
 async fn trigger(posted: Posted) -> Result<Done, Error> {
-    let (name, outcome) = administer(&posted, AdminAction::Trigger).await?;
+    let (name, outcome) = administer(&posted, |name| AdminAction::Trigger { name, id: None }).await?;
     let next = match &outcome {
         ControlOutcome::Created(job) => Some(format!("/jobs/{job}")),
         _ => None,

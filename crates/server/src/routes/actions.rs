@@ -3,7 +3,7 @@
 use axum::http::Method;
 use serde_json::{Value, json};
 use windlass::{
-    ControlOutcome,
+    ControlOutcome, Delivery, JobId,
     operate::{Acted, GRACE, JobAction, RedriveProgress},
 };
 
@@ -202,6 +202,9 @@ async fn signal(call: Call) -> Answer {
         Some(dedup) => signal.dedup(dedup).await?,
         None => signal.await?,
     };
+    if delivery != Delivery::Duplicate {
+        call.note_act(format!("signal {name}"), id).await;
+    }
     let note = call.operator().why_not_awaited(id, name).await?;
     let mut answer = json!({ "job": id, "name": name, "delivery": delivery });
     if let Some(note) = note {
@@ -260,6 +263,8 @@ async fn redrive(call: Call) -> Answer {
 input! {
     /// Where a fork starts. Without any of these, at the end of the journal.
     ForkInput {
+        /// Drawn by the client, a UUID of version 7: a repeat with the same id makes no other fork. The id of the new job is made of it.
+        id: Option<JobId>,
         /// At the call of this name, which runs again.
         before: Option<String>,
         /// With `before`: the call with this key.
@@ -277,12 +282,15 @@ input! {
 
 async fn fork(call: Call) -> Answer {
     super::jobs::no_query(&call)?;
-    let ForkInput { before, step_key, before_entry, from_beginning, new_key, note } = call.optional_body()?;
-    let fork = call.control(note).fork().at(fork_point(before, step_key, before_entry, from_beginning)?);
-    let fork = match new_key {
-        Some(key) => fork.key(key),
-        None => fork,
-    };
+    let ForkInput { id: request, before, step_key, before_entry, from_beginning, new_key, note } =
+        call.optional_body()?;
+    let mut fork = call.control(note).fork().at(fork_point(before, step_key, before_entry, from_beginning)?);
+    if let Some(request) = request {
+        fork = fork.request(request);
+    }
+    if let Some(key) = new_key {
+        fork = fork.key(key);
+    }
     let id = call.job_id().await?;
     Reply::json(&json!({ "job": fork.run(id).await?, "from": id }))
 }

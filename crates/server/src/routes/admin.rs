@@ -3,11 +3,7 @@
 use axum::http::Method;
 use windlass::{
     State,
-    operate::{
-        AuditFilter, PruneProgress,
-        doctor::{self, Finding},
-        views::AuditPage,
-    },
+    operate::{AuditFilter, PruneProgress, doctor::Finding, views::AuditPage},
     store::Pruned,
 };
 
@@ -61,12 +57,7 @@ async fn audit(call: Call) -> Answer {
 async fn check_up(call: Call) -> Answer {
     no_query(&call)?;
     call.principal.check_unlimited("checks")?;
-    let store = doctor::check_store(call.engine().url()).await;
-    let mut findings = store.findings;
-    if store.is_usable {
-        findings.extend(call.operator().doctor().await);
-    }
-    Reply::json(&findings)
+    Reply::json(&*call.shared.checkup.run(call.engine()).await)
 }
 
 input! {

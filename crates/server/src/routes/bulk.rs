@@ -5,7 +5,7 @@ use std::future::Future;
 use axum::http::Method;
 use serde_json::{Value, json};
 use windlass::{
-    Filter,
+    Filter, JobId,
     operate::{BulkProgress, ForkPoint, ForkProgress, GRACE, JobAction, Preview},
 };
 
@@ -121,6 +121,7 @@ async fn bulk(call: Call) -> Answer {
 
 /// Counts jobs, as long as a request may take.
 async fn preview(call: &Call, counting: impl Future<Output = Result<Preview, windlass::Error>>) -> Answer {
+    call.permit.limits_itself();
     let limit = call.shared.settings.request_timeout;
     let Ok(preview) = tokio::time::timeout(limit, counting).await else {
         let message = format!("counting took longer than {limit:?}");
@@ -133,6 +134,9 @@ async fn preview(call: &Call, counting: impl Future<Output = Result<Preview, win
 input! {
     /// Forks of many jobs. Without `before`, `before_entry` and `from_beginning` they start at the ends of the journals.
     ForksInput {
+        /// Drawn by the client, a UUID of version 7: a repeat with the same id makes no second fork of a job, and leaves jobs alone that were
+        /// submitted after it was drawn. The ids of the new jobs are made of it.
+        id: Option<JobId>,
         /// Which jobs. An empty filter needs `all`.
         filter: FilterInput,
         /// Whether every job is meant: needed if the filter is empty.
@@ -154,11 +158,15 @@ input! {
 
 async fn fork_many(call: Call) -> Answer {
     super::jobs::no_query(&call)?;
-    let ForksInput { filter, all, dry_run, before, step_key, before_entry, from_beginning, note } =
+    let ForksInput { id, filter, all, dry_run, before, step_key, before_entry, from_beginning, note } =
         call.body()?;
     check_all(&filter, all)?;
     let filter: Filter = call.principal.limit(filter.into_filter(0))?;
     let fork = call.control(note).fork().at(fork_point(before, step_key, before_entry, from_beginning)?);
+    let fork = match id {
+        Some(id) => fork.request(id),
+        None => fork,
+    };
     if dry_run == Some(true) {
         return preview(&call, fork.preview(&filter)).await;
     }

@@ -18,15 +18,15 @@ pub(super) fn routes() -> Vec<Route> {
         Route::new(Method::GET, "/v1/events", Access::Needs(Permission::Read), "events", what, events)
             .query::<EventsQuery>()
             .answers("Events. `Last-Event-ID` resumes; `reset` says that events were missed, `dropped` that the client reads too slowly")
-            .untagged()
-            .waits(),
+            .untagged(),
     ]
 }
 
 input! {
     /// Which events to receive.
     EventsQuery {
-        /// Gates of these queues, separated by commas [default: of all that the token has].
+        /// Gates of these queues, separated by commas [default: of all; of those that the token is limited to; none with a token of some
+        /// kinds].
         queue: Option<String>,
         /// Ends of these jobs, separated by commas: ids, kind/key or keys, at most 100.
         job: Option<String>,
@@ -50,14 +50,15 @@ async fn events(call: Call) -> Answer {
     }
     let queues = match queues {
         None if !scope.queues.is_empty() => Some(scope.queues.clone()),
+        // The names of all queues are not for a token of some kinds: it names those that it knows.
+        None if !scope.is_unlimited() => Some(Vec::new()),
         queues => queues,
     };
     let mut jobs: Vec<JobId> = Vec::new();
     for name in names {
         jobs.push(call.find(&name).await?.summary.id);
     }
-    let permit = call.shared.stream_permit()?;
-    call.permit.release();
+    let permit = call.start_waiting()?;
     let last_id = call.headers.get("last-event-id").and_then(|id| id.to_str().ok()).map(String::from);
     Ok(Reply::Stream(stream(&call.shared.events, Interest { queues, jobs }, last_id, permit)?))
 }

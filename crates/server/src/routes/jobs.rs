@@ -7,13 +7,13 @@ use serde_json::{Value, json};
 use windlass::{
     Filter, JobError, JobId, State, Time, Why,
     model::Rev,
-    operate::views::{BranchesView, ChildList, ItemFilter, ItemList, JobList, JobView, Journal},
+    operate::views::{BranchesView, ChildList, ItemFilter, ItemList, JobList, JobView, JournalPage},
     store::Attempt,
 };
 
 use super::{Answer, READ, Route, filter::job_filter, page_limit};
 use crate::{
-    answers::{JobResult, JournalPage, TransitionPage, Unfinished},
+    answers::{JobResult, TransitionPage, Unfinished},
     call::Call,
     error::{Error, ErrorKind},
     input::{Described, Span, input},
@@ -74,13 +74,12 @@ pub(super) fn routes() -> Vec<Route> {
         )
         .returns::<JournalPage>()
         .query::<JournalQuery>()
-        .answers("The entries by position, and `next_after` for the next page"),
+        .answers("The entries by position, at most 16 MiB of results, and `next_after` for the next page"),
         Route::new(get.clone(), "/v1/jobs/{job}/result", READ, "result", result, self::result)
             .returns::<JobResult>()
             .also_returns::<Unfinished>(StatusCode::ACCEPTED, "It has not ended")
             .query::<ResultQuery>()
-            .answers("The state, with `output` or `failure` if it has ended")
-            .waits(),
+            .answers("The state, with `output` or `failure` if it has ended"),
         Route::new(
             get.clone(),
             "/v1/jobs/{job}/children",
@@ -91,7 +90,10 @@ pub(super) fn routes() -> Vec<Route> {
         )
         .returns::<ChildList>()
         .query::<ChildrenQuery>()
-        .answers("The children, oldest first, and `next_after` for the next page"),
+        .answers(
+            "The children, oldest first, and `next_after` for the next page: 10,000 are examined for a page, which may be short, or empty, \
+             and not the last",
+        ),
         Route::new(
             get.clone(),
             "/v1/jobs/{job}/branches",
@@ -113,7 +115,10 @@ pub(super) fn routes() -> Vec<Route> {
         )
         .returns::<ItemList>()
         .query::<ItemsQuery>()
-        .answers("The children, and `next_after` for the next page"),
+        .answers(
+            "The children, and `next_after` for the next page: 10,000 are examined for a page, which may be short, or empty, and not the \
+             last",
+        ),
     ]
 }
 
@@ -146,7 +151,7 @@ input! {
 async fn show(call: Call) -> Answer {
     let query: ShowQuery = call.query()?;
     let (id, entries) = (call.job_id().await?, page_limit(query.entries)?);
-    match JobView::read(call.operator(), id, Some(entries)).await? {
+    match JobView::read(&call.scoped_operator(), id, Some(entries)).await? {
         Some(view) => Reply::json_at(&view, view.now),
         None => Err(windlass::Error::NoSuchJob(id).into()),
     }
@@ -161,12 +166,7 @@ async fn why(call: Call) -> Answer {
         }
         id => id?,
     };
-    let mut why = call.operator().why(id).await?.ok_or(windlass::Error::NoSuchJob(id))?;
-    // The child may be outside of the scope of the token.
-    if !call.principal.scope.is_unlimited() {
-        why.child = None;
-    }
-    Reply::json(&why)
+    Reply::json(&call.scoped_operator().why(id).await?.ok_or(windlass::Error::NoSuchJob(id))?)
 }
 
 async fn history(call: Call) -> Answer {
@@ -208,11 +208,7 @@ input! {
 async fn journal(call: Call) -> Answer {
     let JournalQuery { after, limit } = call.query()?;
     let (id, limit) = (call.job_id().await?, page_limit(limit)?);
-    let mut page = Journal::page(call.operator(), id, after, limit + 1).await?;
-    let more = page.len() > limit;
-    page.truncate(limit);
-    let next_after = page.last().filter(|_| more).map(|entry| entry.seq);
-    Reply::json(&json!({ "journal": page, "next_after": next_after }))
+    Reply::json(&JournalPage::read(call.operator(), id, after, limit).await?)
 }
 
 input! {
@@ -238,15 +234,17 @@ async fn result(call: Call) -> Answer {
         if wait.is_zero() {
             return unfinished(job.id, job.state);
         }
-        let _stream = call.shared.stream_permit()?;
-        call.permit.release();
+        let _stream = call.start_waiting()?;
         let ended = tokio::select! {
             ended = tokio::time::timeout(wait, call.engine().result::<Value>(job.id)) => ended.ok(),
             () = call.shared.stopped() => None,
         };
         return match ended {
             Some(ended) => ended_result(job.id, ended),
-            None => unfinished(job.id, call.job().await?.summary.state),
+            None => match call.engine().inspect().job(job.id).await? {
+                Some(now) => unfinished(job.id, now.summary.state),
+                None => Err(windlass::Error::NoSuchJob(job.id).into()),
+            },
         };
     }
     ended_result(job.id, call.engine().result::<Value>(job.id).await)
@@ -313,10 +311,10 @@ async fn children(call: Call) -> Answer {
     let query: ChildrenQuery = call.query()?;
     let ChildrenQuery { branch, state, kind, queue, key, key_prefix, stage, .. } = query;
     let ChildrenQuery { version, since, until, after, limit, .. } = query;
-    let (id, limit) = (call.job_id().await?, page_limit(limit)?);
+    let limit = page_limit(limit)?;
     let filter = Filter { state, kind, queue, key, key_prefix, stage, version, ..Filter::default() };
-    let filter = Filter { since, until, limit, ..filter };
-    let filter = call.principal.limit(filter)?;
+    let filter = call.principal.limit(Filter { since, until, limit, ..filter })?;
+    let id = call.job_id().await?;
     let list = ChildList::read(call.operator(), id, branch.as_deref(), &filter, after).await?;
     Reply::json_at(&list, list.now)
 }
@@ -333,10 +331,12 @@ input! {
 
 async fn branches(call: Call) -> Answer {
     let BranchQuery { branch, explain } = call.query()?;
+    if explain == Some(true) {
+        call.principal.check_unlimited("children of branches")?;
+    }
     let id = call.job_id().await?;
     let mut view = BranchesView::read(call.operator(), id, branch.as_deref()).await?;
     if explain == Some(true) {
-        call.principal.check_unlimited("children of branches")?;
         view.explain_stalls(call.operator()).await?;
     }
     Reply::json(&view)

@@ -88,8 +88,6 @@ pub(crate) struct Route {
     pub(crate) answer_schema: Option<Describe>,
     /// Answers with other statuses than 200: what they are, and their schemas.
     pub(crate) other_answers: Vec<(StatusCode, &'static str, Describe)>,
-    /// Whether the handler limits its own time.
-    pub(crate) waits: bool,
     /// Whether it reports its progress to clients that accept events.
     pub(crate) progresses: bool,
     /// Whether the answer has an ETag.
@@ -121,7 +119,6 @@ impl Route {
             answer: "The outcome",
             answer_schema: None,
             other_answers: Vec::new(),
-            waits: false,
             progresses: false,
             tagged,
             handler: Arc::new(move |call| Box::pin(handler(call))),
@@ -177,15 +174,9 @@ impl Route {
         self
     }
 
-    /// The handler limits its own time.
-    pub(crate) fn waits(mut self) -> Route {
-        self.waits = true;
-        self
-    }
-
     /// It is an operation in batches, which reports its progress to clients that accept events, and limits its own time.
     fn progresses(mut self) -> Route {
-        (self.waits, self.progresses) = (true, true);
+        self.progresses = true;
         self
     }
 

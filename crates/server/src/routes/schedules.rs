@@ -3,7 +3,7 @@
 use axum::http::Method;
 use serde_json::Value;
 use windlass::{
-    Calendar, CatchUp, ControlOutcome, Overlap,
+    Calendar, CatchUp, ControlOutcome, JobId, Overlap,
     operate::views::{ScheduleDetails, ScheduleRow, Schedules},
     store::AdminAction,
 };
@@ -75,7 +75,7 @@ pub(super) fn routes() -> Vec<Route> {
         .optional_body::<NoteInput>(),
         Route::new(post, "/v1/schedules/{name}/trigger", ACT, "triggerSchedule", trigger_what, trigger)
             .returns::<ControlOutcome>()
-            .optional_body::<NoteInput>(),
+            .optional_body::<TriggerInput>(),
     ]
 }
 
@@ -222,6 +222,24 @@ async fn resume(call: Call) -> Answer {
     administer(call, AdminAction::ResumeSchedule).await
 }
 
+input! {
+    /// Once or again.
+    TriggerInput {
+        /// Drawn by the client, a UUID of version 7: a repeat with the same id submits no other job. The id of the job is made of it.
+        id: Option<JobId>,
+        /// The reason, for the audit log.
+        note: Option<String>,
+    }
+}
+
 async fn trigger(call: Call) -> Answer {
-    administer(call, AdminAction::Trigger).await
+    no_query(&call)?;
+    let TriggerInput { id, note } = call.optional_body()?;
+    let name = find(&call, 1).await?.row.view.schedule.name;
+    let control = call.control(note);
+    let outcome = match id {
+        Some(id) => control.trigger_once(&name, id).await?,
+        None => control.trigger(&name).await?,
+    };
+    Reply::json(&accepted(outcome, &format!("schedule {name:?}"))?)
 }

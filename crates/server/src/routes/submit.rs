@@ -177,8 +177,7 @@ impl Described for Conflict {
 }
 
 async fn submit(call: Call) -> Answer {
-    let job: JobInput = call.body()?;
-    let job = build(&call, job).await?.into_future().await?;
+    let job = submit_one(&call, call.body()?).await?;
     let status = if job.is_new() { StatusCode::CREATED } else { StatusCode::OK };
     Reply::json_with(status, &to_json(&job))
 }
@@ -193,13 +192,22 @@ async fn submit_many(call: Call) -> Answer {
     // The submitter of the engine sends what comes at the same time in one transaction.
     let submits = stream::iter(jobs).map(|job| async move {
         let job = build(call, job).await?.into_future().await?;
-        Ok::<Value, Error>(to_json(&job))
+        Ok::<_, Error>((job.is_new().then(|| job.id()), to_json(&job)))
     });
-    let answers: Vec<Value> = submits
+    let answers: Vec<(Option<JobId>, Value)> = submits
         .buffered(MAX_JOBS)
-        .map(|answer| answer.unwrap_or_else(|error| json!({ "error": error.to_json() })))
+        .map(|answer| answer.unwrap_or_else(|error| (None, json!({ "error": error.to_json() }))))
         .collect()
         .await;
+    let new: Vec<JobId> = answers.iter().filter_map(|(new, _)| *new).collect();
+    match new.as_slice() {
+        [] => {}
+        [one] => call.note_act("submit".into(), *one).await,
+        [first, ..] => {
+            call.note_act(format!("submit {} jobs, of which this is the first", new.len()), *first).await
+        }
+    }
+    let answers: Vec<Value> = answers.into_iter().map(|(_, answer)| answer).collect();
     Reply::json(&json!({ "jobs": answers }))
 }
 
@@ -308,5 +316,14 @@ pub(crate) async fn submit_form(call: &Call, job: Value) -> Result<Handle<AnyKin
     let job: JobInput = serde_json::from_value(job).map_err(|error| {
         Error::invalid(format!("the form is wrong: {error}"), "correct it, and send it again")
     })?;
-    Ok(build(call, job).await?.into_future().await?)
+    submit_one(call, job).await
+}
+
+/// Submits a job, and notes that in the audit log.
+async fn submit_one(call: &Call, job: JobInput) -> Result<Handle<AnyKind>, Error> {
+    let job = build(call, job).await?.into_future().await?;
+    if job.is_new() {
+        call.note_act("submit".into(), job.id()).await;
+    }
+    Ok(job)
 }

@@ -3,7 +3,7 @@
 //! A cache: what is not in it is read from the store. A claim is forgotten when its worker has settled it.
 
 use std::{
-    collections::{HashMap, VecDeque},
+    collections::{BTreeMap, HashMap, VecDeque},
     sync::Mutex,
 };
 
@@ -53,9 +53,12 @@ pub(crate) struct Claims {
 
 #[derive(Default)]
 struct Known {
-    claims: HashMap<Claim, HashMap<JobId, KnownJob>>,
+    /// By worker, so that a call of one does not walk those of the others.
+    workers: HashMap<WorkerId, BTreeMap<ClaimNo, HashMap<JobId, KnownJob>>>,
     /// In the order in which they became known; some are forgotten already.
     order: VecDeque<Claim>,
+    /// The number of claims.
+    claims: usize,
     /// The number of jobs in all claims.
     jobs: usize,
 }
@@ -83,13 +86,14 @@ impl Claims {
         epoch: Epoch,
     ) -> Option<KnownJob> {
         let known = lock(&self.known);
-        known.claims.get(&(worker, number))?.get(&job).filter(|job| job.epoch == epoch).cloned()
+        known.claim(worker, number)?.get(&job).filter(|job| job.epoch == epoch).cloned()
     }
 
     /// Notes that a job has left its claim.
     pub(crate) fn note_left(&self, worker: WorkerId, number: ClaimNo, job: JobId, epoch: Epoch) {
         let mut known = lock(&self.known);
-        let job = known.claims.get_mut(&(worker, number)).and_then(|jobs| jobs.get_mut(&job));
+        let claim = known.workers.get_mut(&worker).and_then(|claims| claims.get_mut(&number));
+        let job = claim.and_then(|jobs| jobs.get_mut(&job));
         if let Some(job) = job.filter(|job| job.epoch == epoch) {
             job.has_left = true;
         }
@@ -98,14 +102,14 @@ impl Claims {
     /// Whether a claim is known, and all of its jobs have left it.
     pub(crate) fn is_over(&self, worker: WorkerId, number: ClaimNo) -> bool {
         let known = lock(&self.known);
-        known.claims.get(&(worker, number)).is_some_and(|jobs| jobs.values().all(|job| job.has_left))
+        known.claim(worker, number).is_some_and(|jobs| jobs.values().all(|job| job.has_left))
     }
 
     /// The known claims of a worker up to a number.
     pub(crate) fn up_to(&self, worker: WorkerId, number: ClaimNo) -> Vec<ClaimNo> {
         let known = lock(&self.known);
-        let own = known.claims.keys().filter(|(of, claim)| *of == worker && *claim <= number);
-        own.map(|(_, claim)| *claim).collect()
+        let own = known.workers.get(&worker).into_iter().flat_map(|claims| claims.range(..=number));
+        own.map(|(claim, _)| *claim).collect()
     }
 
     /// Forgets claims of a worker.
@@ -117,19 +121,25 @@ impl Claims {
     /// Forgets all claims of a worker.
     pub(crate) fn forget_all(&self, worker: WorkerId) {
         let mut known = lock(&self.known);
-        let own: Vec<Claim> = known.claims.keys().filter(|(of, _)| *of == worker).copied().collect();
-        own.into_iter().for_each(|claim| known.remove(claim));
+        let own: Vec<ClaimNo> =
+            known.workers.get(&worker).into_iter().flat_map(|claims| claims.keys().copied()).collect();
+        own.into_iter().for_each(|number| known.remove((worker, number)));
     }
 }
 
 impl Known {
+    fn claim(&self, worker: WorkerId, number: ClaimNo) -> Option<&HashMap<JobId, KnownJob>> {
+        self.workers.get(&worker)?.get(&number)
+    }
+
     fn insert(&mut self, claim: Claim, jobs: HashMap<JobId, KnownJob>) {
         self.remove(claim);
-        self.jobs += jobs.len();
-        self.claims.insert(claim, jobs);
+        let (worker, number) = claim;
+        (self.jobs, self.claims) = (self.jobs + jobs.len(), self.claims + 1);
+        self.workers.entry(worker).or_default().insert(number, jobs);
         self.order.push_back(claim);
         // At least the new one stays, so that its own changes find it.
-        while (self.jobs > MAX_JOBS || self.order.len() > MAX_JOBS) && self.claims.len() > 1 {
+        while (self.jobs > MAX_JOBS || self.order.len() > MAX_JOBS) && self.claims > 1 {
             let Some(oldest) = self.order.pop_front() else { break };
             if oldest != claim {
                 self.remove(oldest);
@@ -137,11 +147,16 @@ impl Known {
         }
     }
 
-    fn remove(&mut self, claim: Claim) {
-        if let Some(jobs) = self.claims.remove(&claim) {
-            self.jobs -= jobs.len();
+    fn remove(&mut self, (worker, number): Claim) {
+        if let Some(claims) = self.workers.get_mut(&worker)
+            && let Some(jobs) = claims.remove(&number)
+        {
+            (self.jobs, self.claims) = (self.jobs - jobs.len(), self.claims - 1);
+            if claims.is_empty() {
+                self.workers.remove(&worker);
+            }
         }
-        if self.claims.is_empty() {
+        if self.claims == 0 {
             self.order.clear();
         }
     }
@@ -178,9 +193,13 @@ mod tests {
         assert!(!claims.is_over(one, ClaimNo(2)) && !claims.is_over(other, ClaimNo(1)));
         claims.forget(one, &[ClaimNo(1)]);
         assert!(!has(one, 1, 1, 3) && has(one, 2, 3, 3));
+        claims.note(other, ClaimNo(1), &[job(4, 1)]);
+        assert_eq!(claims.up_to(one, ClaimNo(9)), [ClaimNo(2)], "not those of others");
         claims.forget_all(one);
-        assert!(!has(one, 2, 3, 3));
-        assert_eq!(lock(&claims.known).jobs, 0);
+        assert!(!has(one, 2, 3, 3) && has(other, 1, 4, 3));
+        claims.forget_all(other);
+        let known = lock(&claims.known);
+        assert_eq!((known.jobs, known.claims, known.workers.len(), known.order.len()), (0, 0, 0, 0));
     }
 
     #[test]

@@ -151,11 +151,12 @@ async fn actions_change_jobs_and_are_in_the_audit_log(database: Database) {
     let before = &audit["next_before"];
     let older = server.get(&format!("/v1/audit?subject={id}&before={before}")).await.expect(200);
     let entries = older["entries"].as_array().expect("entries");
-    let first = entries.last().expect("an entry");
+    let [.., first, submit] = entries.as_slice() else { panic!("two entries: {entries:?}") };
     assert_eq!(
         (&first["author"], &first["action"], &first["note"]),
         (&json!("loopback"), &json!("pause"), &json!("wait"))
     );
+    assert_eq!((&submit["author"], &submit["action"]), (&json!("loopback"), &json!("submit")));
 }
 
 async fn bulk_operations_count_before_they_act(database: Database) {

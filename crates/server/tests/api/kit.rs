@@ -28,7 +28,7 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Returns its input.
 #[derive(Serialize, Deserialize)]
-pub(crate) struct Echo(serde_json::Value);
+pub(crate) struct Echo(pub(crate) serde_json::Value);
 
 impl Task for Echo {
     const KIND: &'static str = "echo";

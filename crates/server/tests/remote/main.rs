@@ -11,6 +11,7 @@ mod kinds;
 #[path = "../api/kit.rs"]
 #[allow(dead_code, reason = "the tests of the API use the rest")]
 mod kit;
+mod large;
 mod proxy;
 mod rollups;
 mod tls;

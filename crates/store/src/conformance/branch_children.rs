@@ -7,7 +7,8 @@ use windlass_model::{
 
 use super::{branch_kit::*, kit::*};
 use crate::{
-    AdminAction, BranchChildFilter, ChildGroup, ChildPosition, ChildStates, JobEnd, Prune, TIMER_GATE,
+    AdminAction, BranchChildFilter, BranchItems, ChildBounds, ChildGroup, ChildPosition, ChildStates, JobEnd,
+    Prune, TIMER_GATE,
 };
 
 pub async fn branches_of_two_jobs_with_the_same_number_are_separate(store: Handle) {
@@ -197,6 +198,91 @@ pub async fn children_in_a_branch_are_listed_in_pages(store: Handle) {
     assert!(matches!(&all[2].ended, Some(JobEnd::Cancelled(_))), "{:?}", all[2].ended);
     assert_eq!((&all[3].ended, &all[3].data), (&None, &Some(payload("data"))));
     assert_eq!((all[3].summary.state, all[3].summary.kind.as_str()), (State::Running, KIND));
+}
+
+pub async fn a_page_of_children_is_bounded_in_what_it_examines_and_in_bytes(store: Handle) {
+    // Every input has as many bytes as its number has digits.
+    let (me, _) = parent_with_children(&store, children(10, 12)).await;
+    let taken = claim_all(&store, 2, me, 2).await;
+    for (index, end) in [(0, done("out")), (5, failed(Reason::Stopped)), (6, cancelled()), (11, done("out"))]
+    {
+        apply(&store, 3, change(me, &taken[index], end)).await;
+    }
+    let page = async |states, after: Option<u32>, limit, examine, bytes| {
+        let filter = BranchChildFilter { job: id(1), branch: BRANCH, states, after: after.map(id), limit };
+        let bounds = ChildBounds { examine, bytes };
+        let page = store.inspect().branch_children_page(&filter, bounds).await.expect("a page");
+        (page.children.iter().map(|child| child.summary.id).collect::<Vec<_>>(), page.next)
+    };
+    let ids = |numbers: &[u32]| numbers.iter().copied().map(id).collect::<Vec<_>>();
+    let all = list_children(&store, ChildStates::All).await;
+    let filter =
+        BranchChildFilter { job: id(1), branch: BRANCH, states: ChildStates::All, after: None, limit: 99 };
+    let bounds = ChildBounds { examine: 99, bytes: 9_999 };
+    let read = store.inspect().branch_children_page(&filter, bounds).await.expect("a page");
+    assert_eq!((read.children, read.next), (all, None));
+    use ChildStates::{All, Ended, Live, Unsuccessful};
+    assert_eq!(page(All, None, 3, 99, 9_999).await, (ids(&[10, 11, 12]), Some(id(12))));
+    assert_eq!(page(All, Some(18), 3, 99, 9_999).await, (ids(&[19, 20, 21]), None));
+    // Four children are examined, of which one has ended; then six.
+    assert_eq!(page(Ended, None, 9, 4, 9_999).await, (ids(&[10]), Some(id(13))));
+    assert_eq!(page(Ended, Some(10), 9, 4, 9_999).await, (vec![], Some(id(14))));
+    assert_eq!(page(Ended, Some(10), 1, 6, 9_999).await, (ids(&[15]), Some(id(15))));
+    assert_eq!(page(Ended, Some(16), 9, 99, 9_999).await, (ids(&[21]), None));
+    assert_eq!(page(Live, None, 2, 99, 9_999).await, (ids(&[11, 12]), Some(id(12))));
+    // Input and output of the first have five bytes, the input of each other one two.
+    let inputs = (2 + 3) + 2 + 2;
+    assert_eq!(page(All, None, 9, 99, inputs).await, (ids(&[10, 11, 12]), Some(id(12))));
+    assert_eq!(page(All, None, 9, 99, inputs + 1).await, (ids(&[10, 11, 12]), Some(id(12))));
+    assert_eq!(page(All, None, 9, 99, 0).await, (ids(&[10]), Some(id(10))), "one child is always in it");
+    assert_eq!(page(Unsuccessful, None, 9, 99, 9_999).await, (ids(&[15, 16]), None));
+    assert_eq!(page(Unsuccessful, None, 1, 99, 9_999).await, (ids(&[15]), Some(id(15))));
+    assert_eq!(page(Unsuccessful, None, 9, 99, 3).await, (ids(&[15]), Some(id(15))));
+    assert_eq!(page(Unsuccessful, Some(15), 9, 99, 0).await, (ids(&[16]), None));
+    assert_eq!(page(All, Some(21), 9, 99, 99).await, (vec![], None));
+    for states in [All, Live, Ended, Unsuccessful] {
+        let (mut read, mut after) = (Vec::new(), None);
+        loop {
+            let filter = BranchChildFilter { job: id(1), branch: BRANCH, states, after, limit: 2 };
+            let bounds = ChildBounds { examine: 3, bytes: 6 };
+            let page = store.inspect().branch_children_page(&filter, bounds).await.expect("a page");
+            read.extend(page.children);
+            after = page.next;
+            if after.is_none() {
+                break;
+            }
+        }
+        assert_eq!(read, list_children(&store, states).await, "{states:?}");
+    }
+}
+
+pub async fn children_are_found_by_their_items(store: Handle) {
+    let one = BranchPosition { branch: BRANCH, spawn: 1, item: String::new(), items: 1 };
+    let single = NewJob { branch_position: Some(Box::new(one)), ..self::job(30) };
+    let same_item = BranchPosition { branch: BRANCH, spawn: 0, item: "3".into(), items: 4 };
+    let beside = NewJob { branch_position: Some(Box::new(same_item)), ..self::job(40) };
+    let mut all = children(2, 12);
+    all.extend([single, block(20, 9), beside]);
+    parent_with_children(&store, all).await;
+    let second = running_job(&store, 50).await;
+    update_branches(&store, 1, &second, vec![open_branch(BRANCH, "all")], children(60, 3)).await;
+    let found = async |n, branch, spawn, items: &[&str]| {
+        let items: Vec<String> = items.iter().map(ToString::to_string).collect();
+        let of = BranchItems { job: id(n), branch, spawn, items: &items };
+        let found = store.inspect().branch_items(of).await.expect("items");
+        found.into_iter().map(|child| (child.id, child.item)).collect::<Vec<_>>()
+    };
+    let item = |n: u32, item: &str| (id(n), item.to_owned());
+    assert_eq!(found(1, BRANCH, 0, &["5"]).await, [item(5, "5")]);
+    assert_eq!(
+        found(1, BRANCH, 0, &["12", "99", "3", "20.."]).await,
+        [item(12, "12"), item(3, "3"), item(40, "3"), item(20, "20..")]
+    );
+    assert_eq!(found(1, BRANCH, 1, &[""]).await, [item(30, "")]);
+    assert_eq!(found(50, BRANCH, 0, &["60", "5"]).await, [item(60, "60")], "of another job");
+    assert!(found(1, BRANCH, 1, &["5"]).await.is_empty(), "of another spawn");
+    assert!(found(1, BranchNo(8), 0, &["5"]).await.is_empty(), "of another branch");
+    assert!(found(1, BRANCH, 0, &[]).await.is_empty());
 }
 
 pub async fn pruning_a_job_deletes_its_branches(store: Handle) {

@@ -6,7 +6,7 @@ use windlass_model::{
 };
 
 use super::kit::*;
-use crate::{ChildEnd, ChildGroup, JobEnd};
+use crate::{ChildEnd, ChildGroup, JobEnd, PayloadsOf};
 
 /// Claims job 1 and commits a step that spawns children and waits for them.
 pub(super) async fn park_with_children(store: &Handle, children: &[NewJob]) -> WorkerId {
@@ -153,6 +153,12 @@ pub async fn the_ends_of_children_are_listed(store: Handle) {
     assert!(matches!(all[2].ended, Some(JobEnd::Failed { reason: Reason::Exhausted, .. })));
     assert_eq!(all[3].ended, None);
     assert_eq!(ends(Some(id(2)), 2).await, all[1..3]);
+    let sizes = async |after, limit| {
+        let of = PayloadsOf::ChildEnds { parent: id(1), parent_rev: Rev(1), after };
+        store.inspect().payload_sizes(of, limit).await.expect("sizes")
+    };
+    assert_eq!(sizes(None, 9).await, [50_000, 0, 0, 0]);
+    assert_eq!(sizes(Some(id(2)), 2).await, [0, 0]);
 }
 
 pub async fn ended_children_are_kept_until_their_parent_ends(store: Handle) {

@@ -328,3 +328,26 @@ pub async fn the_jobs_of_a_claim_can_be_read_until_they_leave_it(store: Handle) 
     submit(&store, &[job(9)]).await;
     assert_eq!(read(2).await, [], "a read claims nothing");
 }
+
+pub async fn which_claims_still_have_jobs_is_one_read(store: Handle) {
+    let (me, other) = (worker(&store, 1).await, worker(&store, 2).await);
+    submit(&store, &jobs(1, 7)).await;
+    let mut claims = Vec::new();
+    for number in 1..=3 {
+        claims.push(claim(&store, at(0), &claim_request(me, number, 2)).await);
+    }
+    claim(&store, at(0), &claim_request(other, 9, 1)).await;
+    let with_jobs = async |numbers: &[i64]| {
+        let numbers: Vec<ClaimNo> = numbers.iter().copied().map(ClaimNo).collect();
+        let mut found = store.claims_with_jobs(me, &numbers).await.expect("read");
+        found.sort_unstable();
+        found.into_iter().map(|number| number.0).collect::<Vec<_>>()
+    };
+    assert_eq!(with_jobs(&[3, 1, 2, 9, 10]).await, [1, 2, 3], "9 is another worker's");
+    apply(&store, 1, change(me, &claims[0][0], done("1"))).await;
+    apply(&store, 1, change(me, &claims[1][0], done("1"))).await;
+    apply(&store, 1, change(me, &claims[1][1], retry(secs(9), &[1]))).await;
+    assert_eq!(with_jobs(&[1, 2, 3]).await, [1, 3], "one job of 1 is left, none of 2");
+    assert_eq!(with_jobs(&[2, 3]).await, [3]);
+    assert_eq!(with_jobs(&[]).await, [0; 0]);
+}

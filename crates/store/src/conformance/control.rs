@@ -7,8 +7,8 @@ use windlass_model::{
 
 use super::kit::*;
 use crate::{
-    Actor, AdminAction, AuditFilter, CANCEL_GATE, CancelRequest, ClaimRequest, ControlOutcome, Error,
-    JobAction, JobEnd, Prune, TIMER_GATE,
+    Actor, AdminAction, AuditFilter, AuditRecord, CANCEL_GATE, CancelRequest, ClaimRequest, ControlOutcome,
+    Error, JobAction, JobEnd, Prune, TIMER_GATE,
 };
 
 /// Expects that nothing was done, for a reason that contains `text`.
@@ -373,6 +373,21 @@ pub async fn every_action_is_in_the_audit_log(store: Handle) {
     ];
     assert_eq!(shown, expected, "refused actions are not in it");
     assert_eq!((all[0].author.as_str(), all[0].note.as_deref()), ("ops", Some("ticket 9")));
+    let record = |action: &str, actor: &Actor| AuditRecord {
+        action: action.into(),
+        subject: "the weather".into(),
+        actor: actor.clone(),
+    };
+    let records = [record("first", &ops), record("second", &Actor::new("dev"))];
+    store.control().record_audits(at(7), &records).await.expect("audits");
+    store.control().record_audits(at(8), &[]).await.expect("none");
+    let two =
+        audit(AuditFilter { subject: Some("the weather".into()), limit: 2, ..AuditFilter::default() }).await;
+    let shown: Vec<_> = two
+        .iter()
+        .map(|entry| (entry.action.as_str(), entry.author.as_str(), entry.note.as_deref(), entry.at))
+        .collect();
+    assert_eq!(shown, [("second", "dev", None, t(7)), ("first", "ops", Some("ticket 9"), t(7))]);
     let subject = Some(id(1).to_string());
     assert_eq!(audit(AuditFilter { subject, limit: 9, ..AuditFilter::default() }).await.len(), 2);
     let page = audit(AuditFilter { before: Some(all[2].number), limit: 2, ..AuditFilter::default() }).await;
@@ -409,6 +424,9 @@ pub async fn invalid_actions_are_refused_before_anything_is_written(store: Handl
             "the ",
         );
         invalid(control.record_audit(at(0), "x", "y", &actor).await.expect_err("invalid"), "the ");
+        let good = AuditRecord { action: "x".into(), subject: "y".into(), actor: Actor::new("ops") };
+        let records = [good.clone(), AuditRecord { actor, ..good }];
+        invalid(control.record_audits(at(0), &records).await.expect_err("invalid"), "the ");
     }
     let live = Prune { state: State::Ready, before: t(9), kind: None, after: None, limit: 9 };
     invalid(store.prune(at(0), &live).await.expect_err("prune"), "unfinished work");

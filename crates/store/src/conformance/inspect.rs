@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use windlass_model::{Failure, NewJob, Reason, State, Time, When, WorkerId};
 
 use super::kit::*;
-use crate::{Backlog, Filter, JobEnd, NewWorker, SchemaState, Serves, StateCount};
+use crate::{Backlog, Filter, JobEnd, NewWorker, PayloadsOf, SchemaState, Serves, StateCount};
 
 /// Fourteen jobs, two in each state: the even ones of kind `work` in `main`, the odd ones of kind `other` in
 /// `bulk`; the first of each pair is tagged `first`.
@@ -259,6 +259,10 @@ pub async fn job_ends_are_returned_for_each_id(store: Handle) {
     ];
     assert_eq!(ends, expected);
     assert!(store.job_ends(&[]).await.expect("ended").is_empty());
+    let ids = [12, 8, 99, 0, 8].map(id);
+    let sizes =
+        async |limit| store.inspect().payload_sizes(PayloadsOf::Outputs(&ids), limit).await.expect("sizes");
+    assert_eq!((sizes(9).await, sizes(2).await), (vec![0, 1, 0, 0, 1], vec![0, 1]));
 }
 
 pub async fn reads_of_unknown_jobs_are_empty(store: Handle) {

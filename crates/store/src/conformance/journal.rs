@@ -7,7 +7,7 @@ use windlass_model::{
 };
 
 use super::kit::*;
-use crate::{JobAction, Prune};
+use crate::{JobAction, JournalEnd, PayloadsOf, Prune};
 
 /// The numbers of entries.
 fn numbers(entries: &[JournalEntry]) -> Vec<i32> {
@@ -23,6 +23,36 @@ async fn with_entries(store: &Handle, entries: std::ops::Range<i32>) -> (WorkerI
         CommitOutcome::Committed
     );
     (me, after_step(&job))
+}
+
+pub async fn sizes_are_read_without_payloads_and_the_end_without_results(store: Handle) {
+    let (me, job) = running_job(&store, 1).await;
+    let lifecycle = JournalEntry { call_kind: CallKind::Lifecycle, ..entry(2, "resumed", "voided") };
+    let entries =
+        vec![entry(0, "a", "1"), entry(1, "b", &"x".repeat(100_000)), lifecycle, entry(3, "c", "333")];
+    let bytes: Vec<u64> = entries.iter().map(|entry| entry.payload.bytes.len() as u64).collect();
+    apply(&store, 1, with_step(change(me, &job, Outcome::Next), journal_writes(entries.clone()))).await;
+    let sizes = async |after, limit| {
+        let of = PayloadsOf::Journal { job: id(1), after };
+        store.inspect().payload_sizes(of, limit).await.expect("sizes")
+    };
+    assert_eq!(sizes(None, 99).await, bytes);
+    assert_eq!(sizes(Some(0), 2).await, bytes[1..3]);
+    assert_eq!(sizes(Some(3), 9).await, [0; 0]);
+    let end = async |n, limit| store.inspect().journal_end(id(n), limit).await.expect("the end");
+    let all = end(1, 9).await;
+    assert_eq!((all.entries.len(), all.before), (4, 0));
+    for (head, (entry, bytes)) in all.entries.iter().zip(entries.iter().zip(bytes)) {
+        assert_eq!(head.bytes, bytes);
+        let payload = match entry.call_kind {
+            CallKind::Lifecycle => entry.payload.clone(),
+            _ => Payload { bytes: Vec::new(), ..entry.payload.clone() },
+        };
+        assert_eq!(head.entry, JournalEntry { payload, ..entry.clone() });
+    }
+    let two = end(1, 2).await;
+    assert_eq!((two.entries.as_slice(), two.before), (&all.entries[2..], 2));
+    assert_eq!(end(9, 2).await, JournalEnd::default(), "there is no such job");
 }
 
 /// A step that writes an entry, a context value, and that there is something to undo.

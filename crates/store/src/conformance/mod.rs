@@ -105,6 +105,7 @@ macro_rules! conformance {
                 a_repeated_claim_returns_only_jobs_that_are_still_claimed
                 a_repeat_of_an_empty_claim_may_claim_jobs
                 the_jobs_of_a_claim_can_be_read_until_they_leave_it
+                which_claims_still_have_jobs_is_one_read
                 settled_claims_are_deleted
                 a_dead_or_unknown_worker_claims_nothing
                 a_worker_whose_lease_lapsed_claims_nothing_until_it_renews
@@ -280,6 +281,7 @@ macro_rules! conformance {
                 overlap_cancel_previous_cancels_the_previous_job
                 a_paused_schedule_fires_nothing_and_catches_nothing_up
                 a_trigger_fires_now_and_keeps_the_next_tick
+                a_repeated_trigger_with_an_id_submits_one_job
                 a_changed_schedule_keeps_its_next_tick_unless_the_calendar_changed
                 invalid_schedules_are_refused_with_a_reason
                 eight_handles_fire_each_tick_once
@@ -385,6 +387,7 @@ macro_rules! conformance {
                 a_step_without_a_stage_keeps_the_stage
                 a_partial_step_keeps_attempts_and_retry_counts
                 entries_are_read_in_order_and_in_pages
+                sizes_are_read_without_payloads_and_the_end_without_results
                 a_thousand_entries_are_written_and_read_at_once
                 every_field_of_an_entry_is_kept
                 a_step_may_forget_entries
@@ -435,6 +438,8 @@ macro_rules! conformance {
                 flow_control_applies_to_children_in_a_branch
                 a_child_shows_its_position_in_its_branch
                 children_in_a_branch_are_listed_in_pages
+                a_page_of_children_is_bounded_in_what_it_examines_and_in_bytes
+                children_are_found_by_their_items
                 pruning_a_job_deletes_its_branches
                 a_fork_has_no_branches
             }

@@ -161,13 +161,34 @@ pub async fn a_paused_schedule_fires_nothing_and_catches_nothing_up(store: Handl
     assert_eq!(ticks(&store, "a").await, [60]);
 }
 
+fn trigger(name: &str, id: Option<JobId>) -> AdminAction {
+    AdminAction::Trigger { name: name.into(), id }
+}
+
+pub async fn a_repeated_trigger_with_an_id_submits_one_job(store: Handle) {
+    let _ = set_schedule(&store, 0, Schedule { overlap: Overlap::Skip, ..every_ten("a") }).await;
+    assert_eq!(administer(&store, 3, trigger("a", Some(id(77)))).await, ControlOutcome::Created(id(77)));
+    let again = administer(&store, 4, trigger("a", Some(id(77)))).await;
+    assert!(
+        matches!(again, ControlOutcome::Already(_)),
+        "not refused because its own job is live: {again:?}"
+    );
+    let refused = administer(&store, 4, trigger("a", Some(id(78)))).await;
+    assert!(matches!(refused, ControlOutcome::Refused(_)), "{refused:?}");
+    assert_eq!(view(&store, id(77)).await.settings.tick, Some(t(3)));
+    assert_eq!(ticks(&store, "a").await, [3]);
+    let audit = store.inspect().audit(&crate::AuditFilter::default()).await.expect("audit");
+    let triggers = audit.iter().filter(|entry| entry.action == "trigger schedule").count();
+    assert_eq!(triggers, 1, "a repeat does nothing");
+}
+
 pub async fn a_trigger_fires_now_and_keeps_the_next_tick(store: Handle) {
     let _ = set_schedule(&store, 0, Schedule { overlap: Overlap::Skip, ..every_ten("a") }).await;
-    let ControlOutcome::Created(id) = administer(&store, 3, AdminAction::Trigger("a".into())).await else {
+    let ControlOutcome::Created(id) = administer(&store, 3, trigger("a", None)).await else {
         panic!("a job is created")
     };
     assert_eq!(state(&store, id).await, State::Ready);
-    let ControlOutcome::Refused(why) = administer(&store, 4, AdminAction::Trigger("a".into())).await else {
+    let ControlOutcome::Refused(why) = administer(&store, 4, trigger("a", None)).await else {
         panic!("the last job is live")
     };
     assert!(why.contains(&id.to_string()), "{why}");
@@ -177,7 +198,7 @@ pub async fn a_trigger_fires_now_and_keeps_the_next_tick(store: Handle) {
         .await
         .expect("act");
     assert_eq!(fire(&store, 10).await, 1, "the tick fires as planned");
-    assert_eq!(administer(&store, 11, AdminAction::Trigger("none".into())).await, ControlOutcome::Unknown);
+    assert_eq!(administer(&store, 11, trigger("none", None)).await, ControlOutcome::Unknown);
     let audit =
         store.inspect().audit(&crate::AuditFilter { limit: 9, ..Default::default() }).await.expect("audit");
     assert!(audit.iter().any(|entry| entry.action == "trigger schedule" && entry.subject == "a"));

@@ -108,8 +108,15 @@ pub struct SerialHold {
     pub held: bool,
     /// The jobs that have slots, up to 10.
     pub holders: Vec<JobId>,
+    /// How many of these are left out because whoever asks may not see them. The store leaves out none.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub hidden_holders: u32,
     /// How many jobs are ahead of it in line, up to 1,000.
     pub ahead: u64,
+}
+
+fn is_zero(number: &u32) -> bool {
+    *number == 0
 }
 
 /// A job's rate limit, and when it can pay for the job.

@@ -6,6 +6,7 @@ pub(crate) mod details;
 mod holds;
 mod job;
 mod overview;
+mod page;
 pub(crate) mod pulse;
 mod schedule;
 mod throughput;
@@ -22,6 +23,7 @@ pub use job::{
     TransitionCount,
 };
 pub use overview::{Backlog, LimitView, QueueView, SerialView, StateCount, WorkerView};
+pub use page::{BranchChildPage, BranchItems, ChildBounds, ItemChild, JournalEnd, JournalHead, PayloadsOf};
 pub use pulse::{JobPulse, MAX_PULSE_JOBS, Pulse};
 pub use schedule::{Firing, Miss, ScheduleView};
 pub use throughput::{
@@ -31,7 +33,7 @@ pub use throughput::{
 
 use windlass_model::{JobId, Rev};
 
-use crate::{Fut, Replay, SchemaState};
+use crate::{BranchChildFilter, Fut, Replay, SchemaState};
 
 /// Reads for people: the command line, a dashboard, tests, `why`. People may also read what [`Replay`] reads.
 ///
@@ -89,6 +91,24 @@ pub trait Inspect: Replay {
     /// The children of a group that have not ended, newest first. Reads only the newest `among` children of the branch, or of those
     /// outside of branches.
     fn live_children(&self, parent: JobId, group: ChildGroup, among: usize) -> Fut<'_, Vec<Summary>>;
+
+    /// Children of a branch as [`Replay::branch_children`] lists them, a page that is bounded in the children that it examines and in bytes.
+    fn branch_children_page<'a>(
+        &'a self,
+        filter: &'a BranchChildFilter,
+        bounds: ChildBounds,
+    ) -> Fut<'a, BranchChildPage>;
+
+    /// The children of a branch that have one of these items, or begin with one: by item, and then in the order of their ids. Reads one
+    /// range of an index for each item, and no payloads. The other items of a block are in its payload alone.
+    fn branch_items<'a>(&'a self, of: BranchItems<'a>) -> Fut<'a, Vec<ItemChild>>;
+
+    /// How many bytes the payloads of the next rows have, at most `limit` of them: how many of these rows fit into a page. Reads no
+    /// payload.
+    fn payload_sizes<'a>(&'a self, of: PayloadsOf<'a>, limit: usize) -> Fut<'a, Vec<u64>>;
+
+    /// The last entries of a journal, at most `limit`, without what their calls returned.
+    fn journal_end(&self, id: JobId, limit: usize) -> Fut<'_, JournalEnd>;
 
     /// What keeps a job from running, if it exists and has not ended.
     fn holds(&self, id: JobId) -> Fut<'_, Option<Holds>>;

@@ -58,7 +58,7 @@ impl Inner {
             },
             AdminAction::PauseSchedule(name) => self.pause_schedule(now, name, Some(actor)),
             AdminAction::ResumeSchedule(name) => self.pause_schedule(now, name, None),
-            AdminAction::Trigger(name) => self.trigger(now, name),
+            AdminAction::Trigger { name, id } => self.trigger(now, name, *id),
         };
         if matches!(result, ControlOutcome::Done | ControlOutcome::Created(_)) {
             let (action, subject) = columns::admin_action(action);

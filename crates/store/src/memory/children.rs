@@ -5,9 +5,19 @@ use super::{
     *,
 };
 use crate::{
-    Branch, BranchChild, BranchChildFilter, BranchTimes, ChildEnd, ChildGroup, ChildPosition, ChildStates,
-    OpenBranch, Summary,
+    Branch, BranchChild, BranchChildFilter, BranchChildPage, BranchItems, BranchTimes, ChildBounds, ChildEnd,
+    ChildGroup, ChildPosition, ChildStates, ItemChild, OpenBranch, Summary,
 };
+
+/// Whether a child is in one of these states.
+fn is_in(row: &Row, states: ChildStates) -> bool {
+    match states {
+        ChildStates::All => true,
+        ChildStates::Live => row.is_live(),
+        ChildStates::Ended => !row.is_live(),
+        ChildStates::Unsuccessful => matches!(row.final_state, Some(State::Failed | State::Cancelled)),
+    }
+}
 
 impl Inner {
     /// The children of a branch, with how many items each represents that are not counted yet.
@@ -50,27 +60,71 @@ impl Inner {
     }
 
     pub(super) fn branch_children(&self, filter: &BranchChildFilter) -> Vec<BranchChild> {
-        let is_wanted = |row: &Row| {
-            let in_state = match filter.states {
-                ChildStates::All => true,
-                ChildStates::Live => row.is_live(),
-                ChildStates::Ended => !row.is_live(),
-                ChildStates::Unsuccessful => {
-                    matches!(row.final_state, Some(State::Failed | State::Cancelled))
-                }
-            };
-            in_state && filter.after.is_none_or(|after| row.new.id > after)
+        let is_wanted =
+            |row: &Row| is_in(row, filter.states) && filter.after.is_none_or(|after| row.new.id > after);
+        let children = self.children_in((filter.job, filter.branch)).filter(|(row, _)| is_wanted(row));
+        children.take(filter.limit).map(|(row, _)| self.branch_child(row)).collect()
+    }
+
+    /// A page of the children of a branch, bounded in the children that it examines and in bytes.
+    pub(super) fn branch_children_page(
+        &self,
+        filter: &BranchChildFilter,
+        bounds: ChildBounds,
+    ) -> BranchChildPage {
+        // Unsuccessful children have an index of their own: no other is examined.
+        let is_examined = |row: &Row| {
+            filter.after.is_none_or(|after| row.new.id > after)
+                && (filter.states != ChildStates::Unsuccessful || is_in(row, filter.states))
         };
-        let view = |(row, _): (&Row, i64)| BranchChild {
+        let examined = self.children_in((filter.job, filter.branch)).filter(|(row, _)| is_examined(row));
+        let (mut children, mut bytes, mut count, mut last) = (Vec::new(), 0, 0, None);
+        for (row, _) in examined {
+            if count == bounds.examine {
+                return BranchChildPage { children, next: last, examined: count };
+            }
+            (count, last) = (count + 1, Some(row.new.id));
+            if !is_in(row, filter.states) {
+                continue;
+            }
+            let child = self.branch_child(row);
+            bytes += child.payload_bytes();
+            if !children.is_empty() && (children.len() == filter.limit || bytes > bounds.bytes) {
+                let next = children.last().map(|child: &BranchChild| child.summary.id);
+                return BranchChildPage { children, next, examined: count };
+            }
+            children.push(child);
+        }
+        // The databases stop there and do not know whether there are more.
+        BranchChildPage { children, next: last.filter(|_| count == bounds.examine), examined: count }
+    }
+
+    fn branch_child(&self, row: &Row) -> BranchChild {
+        BranchChild {
             summary: self.summary(row.new.id),
             branch_position: *row.new.branch_position.clone().expect("it is in a branch"),
             items_done: row.items_done,
             ended: self.job_end(row.new.id),
             input: row.new.input.clone(),
             data: row.data.clone(),
-        };
-        let children = self.children_in((filter.job, filter.branch)).filter(|(row, _)| is_wanted(row));
-        children.take(filter.limit).map(view).collect()
+        }
+    }
+
+    /// The children of a branch that have one of these items, or begin with one.
+    pub(super) fn branch_items(&self, of: BranchItems<'_>) -> Vec<ItemChild> {
+        let mut found = Vec::new();
+        for item in of.items {
+            let has_item = |row: &Row| {
+                let position = row.new.branch_position.as_ref();
+                position.is_some_and(|position| position.spawn == of.spawn && position.item == *item)
+            };
+            let children = self.children_in((of.job, of.branch)).filter(|(row, _)| has_item(row));
+            found.extend(children.map(|(row, _)| {
+                let (id, stage) = (row.new.id, row.stage.clone());
+                ItemChild { id, item: item.clone(), stage }
+            }));
+        }
+        found
     }
 
     /// Children of a job, oldest first, those in branches included.

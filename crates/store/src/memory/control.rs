@@ -1,7 +1,9 @@
 //! What people do to jobs and rules.
 
 use super::*;
-use crate::{AdminAction, Control, ControlOutcome, Fork, JobAction, StageUpdate, control::check_actor};
+use crate::{
+    AdminAction, AuditRecord, Control, ControlOutcome, Fork, JobAction, StageUpdate, control::check_actor,
+};
 
 impl Control for Memory {
     fn act_on_jobs<'a>(
@@ -62,6 +64,16 @@ impl Control for Memory {
         self.run(now, |inner, now| {
             check_actor(actor)?;
             inner.log(now, action, subject, actor);
+            Ok(())
+        })
+    }
+
+    fn record_audits<'a>(&'a self, now: Now, records: &'a [AuditRecord]) -> Fut<'a, ()> {
+        self.run(now, |inner, now| {
+            records.iter().try_for_each(|record| check_actor(&record.actor))?;
+            for AuditRecord { action, subject, actor } in records {
+                inner.log(now, action, subject, actor);
+            }
             Ok(())
         })
     }

@@ -1,14 +1,15 @@
 //! Reads for people, by walking the maps.
 
-use windlass_model::{JournalEntry, progress};
+use windlass_model::{JournalEntry, journal::CallKind, progress};
 
 use super::*;
 use crate::{
-    AuditFilter, Backlog, Branch, BranchChild, BranchChildFilter, BranchTimes, ChildEnd, ChildGroup, Filter,
-    Firing, Holds, Inspect, Job, JobDetails, JobPage, LastCall, LimitView, MatchCount, Miss, OpenBranch,
-    ParkedJob, Pulse, QueueView, Replay, ScheduleView, SchemaState, SerialView, SignalWaitFilter,
-    SignalWaits, SourceRow, StateCount, Summary, TableSource, Throughput, ThroughputFilter, TransitionCount,
-    Unsuccessful, UnsuccessfulFilter, WorkerView, inspect::pulse,
+    AuditFilter, Backlog, Branch, BranchChild, BranchChildFilter, BranchChildPage, BranchItems, BranchTimes,
+    ChildBounds, ChildEnd, ChildGroup, Filter, Firing, Holds, Inspect, ItemChild, Job, JobDetails, JobPage,
+    JournalEnd, JournalHead, LastCall, LimitView, MatchCount, Miss, OpenBranch, ParkedJob, PayloadsOf, Pulse,
+    QueueView, Replay, ScheduleView, SchemaState, SerialView, SignalWaitFilter, SignalWaits, SourceRow,
+    StateCount, Summary, TableSource, Throughput, ThroughputFilter, TransitionCount, Unsuccessful,
+    UnsuccessfulFilter, WorkerView, inspect::pulse,
 };
 
 impl Inner {
@@ -166,6 +167,41 @@ impl Inner {
     }
 }
 
+impl Inner {
+    fn payload_sizes(&self, of: PayloadsOf<'_>, limit: usize) -> Vec<u64> {
+        let end = |end: Option<JobEnd>| end.as_ref().map_or(0, JobEnd::output_bytes);
+        match of {
+            PayloadsOf::Journal { job, after } => {
+                let entries = self.jobs.get(&job).into_iter().flat_map(|row| row.journal.values());
+                let entries = entries.filter(|entry| after.is_none_or(|after| entry.seq > after));
+                entries.take(limit).map(|entry| entry.payload.bytes.len() as u64).collect()
+            }
+            PayloadsOf::ChildEnds { parent, parent_rev, after } => {
+                let ends = self.child_ends(parent, parent_rev, after, limit);
+                ends.into_iter().map(|child| end(child.ended)).collect()
+            }
+            PayloadsOf::Outputs(ids) => {
+                let size = |id: &JobId| self.jobs.get(id).map_or(0, |_| end(self.job_end(*id)));
+                ids.iter().take(limit).map(size).collect()
+            }
+        }
+    }
+
+    fn journal_end(&self, id: JobId, limit: usize) -> JournalEnd {
+        let Some(row) = self.jobs.get(&id) else { return JournalEnd::default() };
+        let before = row.journal.len().saturating_sub(limit);
+        let head = |entry: &JournalEntry| {
+            let (mut entry, bytes) = (entry.clone(), entry.payload.bytes.len() as u64);
+            if entry.call_kind != CallKind::Lifecycle {
+                entry.payload.bytes.clear();
+            }
+            JournalHead { entry, bytes }
+        };
+        let entries = row.journal.values().skip(before).map(head).collect();
+        JournalEnd { entries, before: (before as u64).min(JournalEnd::COUNTED) }
+    }
+}
+
 impl Replay for Memory {
     fn journal(&self, id: JobId, after: Option<i32>, limit: usize) -> Fut<'_, Vec<JournalEntry>> {
         self.run(None, |inner, _| {
@@ -307,6 +343,26 @@ impl Inspect for Memory {
 
     fn live_children(&self, parent: JobId, group: ChildGroup, among: usize) -> Fut<'_, Vec<Summary>> {
         self.run(None, move |inner, _| Ok(inner.live_children(parent, group, among)))
+    }
+
+    fn branch_children_page<'a>(
+        &'a self,
+        filter: &'a BranchChildFilter,
+        bounds: ChildBounds,
+    ) -> Fut<'a, BranchChildPage> {
+        self.run(None, move |inner, _| Ok(inner.branch_children_page(filter, bounds)))
+    }
+
+    fn branch_items<'a>(&'a self, of: BranchItems<'a>) -> Fut<'a, Vec<ItemChild>> {
+        self.run(None, move |inner, _| Ok(inner.branch_items(of)))
+    }
+
+    fn payload_sizes<'a>(&'a self, of: PayloadsOf<'a>, limit: usize) -> Fut<'a, Vec<u64>> {
+        self.run(None, move |inner, _| Ok(inner.payload_sizes(of, limit)))
+    }
+
+    fn journal_end(&self, id: JobId, limit: usize) -> Fut<'_, JournalEnd> {
+        self.run(None, move |inner, _| Ok(inner.journal_end(id, limit)))
     }
 
     fn holds(&self, id: JobId) -> Fut<'_, Option<Holds>> {

@@ -124,6 +124,13 @@ impl Execution for Memory {
         self.run(None, move |inner, _| Ok(inner.jobs_of_claim(worker, number)))
     }
 
+    fn claims_with_jobs<'a>(&'a self, worker: WorkerId, numbers: &'a [ClaimNo]) -> Fut<'a, Vec<ClaimNo>> {
+        self.run(None, move |inner, _| {
+            let has_jobs = |number: &&ClaimNo| !inner.jobs_of_claim(worker, **number).is_empty();
+            Ok(numbers.iter().filter(has_jobs).copied().collect())
+        })
+    }
+
     fn commit<'a>(&'a self, now: Now, changes: &'a [Change]) -> Fut<'a, Vec<CommitOutcome>> {
         self.run(now, |inner, now| {
             Ok(changes.iter().map(|change| inner.commit(now, change, &self.limits)).collect())

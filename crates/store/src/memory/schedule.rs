@@ -34,7 +34,7 @@ impl Inner {
             let tick = schedule.due_ticks(next_at, now, self.is_busy(stored));
             fired += tick.fire.len();
             for at in tick.fire {
-                self.fire_tick(&schedule, at, now);
+                self.fire_tick(&schedule, at, now, None);
             }
             let stored = self.schedules.get_mut(&name).expect("listed above");
             stored.next_at = tick.next_at;
@@ -50,9 +50,10 @@ impl Inner {
         stored.last_job.and_then(|id| self.jobs.get(&id)).is_some_and(Row::is_live)
     }
 
-    /// Submits the job of one tick.
-    fn fire_tick(&mut self, schedule: &Schedule, tick: Time, now: Time) -> JobId {
-        let job = schedule.job(tick);
+    /// Submits the job of one tick, under this id if one is given.
+    fn fire_tick(&mut self, schedule: &Schedule, tick: Time, now: Time, id: Option<JobId>) -> JobId {
+        let mut job = schedule.job(tick);
+        job.id = id.unwrap_or(job.id);
         let last = self.schedules[&schedule.name].last_job.filter(|id| self.jobs.contains_key(id));
         if let (Overlap::CancelPrevious, Some(last)) = (schedule.overlap, last) {
             let _ = self.cancel(now, last, columns::GRACE, &outcome::next_tick(&schedule.name));
@@ -111,14 +112,17 @@ impl Inner {
     }
 
     /// Submits the job of a schedule now.
-    pub(super) fn trigger(&mut self, now: Time, name: &str) -> ControlOutcome {
+    pub(super) fn trigger(&mut self, now: Time, name: &str, id: Option<JobId>) -> ControlOutcome {
         let Some(stored) = self.schedules.get(name) else { return ControlOutcome::Unknown };
+        if id.is_some_and(|id| self.jobs.contains_key(&id)) {
+            return outcome::triggered_before();
+        }
         let schedule = stored.schedule.clone();
         match stored.last_job {
             Some(job) if schedule.overlap == Overlap::Skip && self.is_busy(stored) => {
                 outcome::still_runs(job)
             }
-            _ => ControlOutcome::Created(self.fire_tick(&schedule, now, now)),
+            _ => ControlOutcome::Created(self.fire_tick(&schedule, now, now, id)),
         }
     }
 

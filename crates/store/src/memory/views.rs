@@ -59,6 +59,7 @@ impl Inner {
             slots: self.serial_slots.get(key).copied().unwrap_or(1),
             held: self.slot_holders.contains(&(key.to_owned(), id)),
             holders: holders.take(HOLDERS_SHOWN).collect(),
+            hidden_holders: 0,
             ahead,
         }
     }

@@ -25,7 +25,7 @@ pub(super) async fn administer(
     // Before the transaction: names are added over another connection.
     let names = match action {
         AdminAction::Schedule(schedule) => Names::of(store, &[schedule.job(Time(0))]).await?,
-        AdminAction::Trigger(name) => schedule::names_of(store, name).await?,
+        AdminAction::Trigger { name, .. } => schedule::names_of(store, name).await?,
         _ => Names::default(),
     };
     transaction(store, now, async |tx, now| {
@@ -52,7 +52,7 @@ async fn apply(
         AdminAction::DropSchedule(name) => schedule::drop(tx, name).await,
         AdminAction::PauseSchedule(name) => schedule::pause(tx, now, name, Some(actor)).await,
         AdminAction::ResumeSchedule(name) => schedule::pause(tx, now, name, None).await,
-        AdminAction::Trigger(name) => schedule::trigger(store, tx, now, name, names).await,
+        AdminAction::Trigger { name, id } => schedule::trigger(store, tx, now, name, *id, names).await,
         AdminAction::PauseQueue(queue) => pause_queue(tx, now, queue, actor).await,
         AdminAction::ResumeQueue(queue) => resume_queue(tx, queue).await,
         AdminAction::Limit(limit) => set_limit(tx, now, limit).await,

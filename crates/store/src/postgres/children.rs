@@ -8,8 +8,8 @@ use super::{
     rollups::histogram, sql,
 };
 use crate::{
-    Branch, BranchChild, BranchChildFilter, BranchTimes, ChildEnd, ChildGroup, ChildPosition, ChildStates,
-    Error, JobEnd, OpenBranch, Summary,
+    Branch, BranchChild, BranchChildFilter, BranchChildPage, BranchItems, BranchTimes, ChildBounds, ChildEnd,
+    ChildGroup, ChildPosition, ChildStates, Error, ItemChild, JobEnd, OpenBranch, Summary,
     columns::{self, CANCELLED, DONE, FAILED, LIVE},
 };
 
@@ -163,6 +163,53 @@ impl Postgres {
             page = page.saturating_mul(4).clamp(1_000, PAGE);
         }
         Ok(children)
+    }
+
+    pub(super) async fn read_branch_children_page(
+        &self,
+        filter: &BranchChildFilter,
+        bounds: ChildBounds,
+    ) -> Result<BranchChildPage, Error> {
+        let states: Option<&[i16]> = match filter.states {
+            ChildStates::All | ChildStates::Unsuccessful => None,
+            ChildStates::Live => Some(&[LIVE]),
+            ChildStates::Ended => Some(&[DONE, FAILED, CANCELLED]),
+        };
+        let after = filter.after.map(|id| id.0);
+        // Where all of them match, no more are needed.
+        let examine = match filter.states {
+            ChildStates::All | ChildStates::Unsuccessful => {
+                bounds.examine.min(filter.limit.saturating_add(1))
+            }
+            ChildStates::Live | ChildStates::Ended => bounds.examine,
+        };
+        let [limit, examine] = [filter.limit, examine].map(|rows| i64::try_from(rows).unwrap_or(i64::MAX));
+        let bytes = i64::try_from(bounds.bytes).unwrap_or(i64::MAX);
+        let conn = self.conn().await?;
+        let rows = match filter.states {
+            ChildStates::Unsuccessful => {
+                let params: [Param<'_>; 7] =
+                    [&SPAN, &filter.job.0, &filter.branch.0, &after, &limit, &bytes, &examine];
+                conn.read(sql::children::UNSUCCESSFUL_CHILDREN_PAGE, &params).await?
+            }
+            _ => {
+                let params: [Param<'_>; 8] =
+                    [&SPAN, &filter.job.0, &filter.branch.0, &after, &states, &limit, &examine, &bytes];
+                conn.read(sql::children::BRANCH_CHILDREN_PAGE, &params).await?
+            }
+        };
+        let mut children = Vec::with_capacity(rows.len());
+        self.add_branch_children(&conn, filter.branch, &rows, &mut children).await?;
+        let next = rows.first().and_then(|row| row.get::<_, Option<uuid::Uuid>>(25));
+        let examined = rows.first().map_or(0, |row| row.get::<_, i64>(26)).unsigned_abs() as usize;
+        Ok(BranchChildPage { children, next: next.map(JobId), examined })
+    }
+
+    pub(super) async fn read_branch_items(&self, of: BranchItems<'_>) -> Result<Vec<ItemChild>, Error> {
+        let params: [Param<'_>; 4] = [&of.job.0, &of.branch.0, &of.spawn, &of.items];
+        let rows = self.conn().await?.read(sql::children::BRANCH_ITEMS, &params).await?;
+        let child = |row: &Row| ItemChild { id: JobId(row.get(0)), item: row.get(1), stage: row.get(2) };
+        Ok(rows.iter().map(child).collect())
     }
 
     async fn read_unsuccessful(&self, filter: &BranchChildFilter) -> Result<Vec<BranchChild>, Error> {

@@ -145,6 +145,17 @@ pub(super) async fn claimed_jobs(
     Ok(jobs)
 }
 
+/// Which claims of a worker still have a job.
+pub(super) async fn claims_with_jobs(
+    store: &Postgres,
+    worker: WorkerId,
+    numbers: &[ClaimNo],
+) -> Result<Vec<ClaimNo>, Error> {
+    let numbers: Vec<i64> = numbers.iter().map(|number| number.0).collect();
+    let rows = store.conn().await?.query(sql::claim::WITH_JOBS, &[&worker.0, &numbers]).await?;
+    Ok(rows.iter().map(|row| ClaimNo(row.get(0))).collect())
+}
+
 /// Reads the inboxes of claimed jobs that waited for every signal of a name, or for signals in a claim that is repeated. For all other
 /// jobs the claim has read them.
 async fn read_inboxes(conn: &Conn, jobs: &mut [ClaimedJob], repeat: bool) -> Result<(), Error> {

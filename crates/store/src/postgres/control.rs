@@ -7,7 +7,7 @@ use super::{
     stage_update, tx::Tx,
 };
 use crate::{
-    Actor, AdminAction, Control, ControlOutcome, Error, Fork, Fut, JobAction, Now, StageUpdate,
+    Actor, AdminAction, AuditRecord, Control, ControlOutcome, Error, Fork, Fut, JobAction, Now, StageUpdate,
     control::check_actor,
 };
 
@@ -100,6 +100,21 @@ impl Control for Postgres {
             check_actor(actor)?;
             let subjects = [subject.to_owned()];
             transaction(self, now, async |tx, now| log(tx, now, action, &subjects, actor).await).await?;
+            Ok(())
+        })
+    }
+
+    fn record_audits<'a>(&'a self, now: Now, records: &'a [AuditRecord]) -> Fut<'a, ()> {
+        Box::pin(async move {
+            records.iter().try_for_each(|record| check_actor(&record.actor))?;
+            let authors: Vec<&str> = records.iter().map(|record| record.actor.author.as_str()).collect();
+            let actions: Vec<&str> = records.iter().map(|record| record.action.as_str()).collect();
+            let subjects: Vec<&str> = records.iter().map(|record| record.subject.as_str()).collect();
+            let notes: Vec<Option<&str>> =
+                records.iter().map(|record| record.actor.note.as_deref()).collect();
+            let now = now.map(Time::micros);
+            let conn = self.conn().await?;
+            conn.execute(sql::control::WRITE_AUDITS, &[&now, &authors, &actions, &subjects, &notes]).await?;
             Ok(())
         })
     }

@@ -7,11 +7,12 @@ use windlass_model::{Epoch, JobId, JournalEntry, Location, Payload, Rev, Signal,
 
 use super::{Postgres, SPAN, children::read_place, migrate, sql};
 use crate::{
-    Attempt, AuditEntry, AuditFilter, Backlog, Branch, BranchChild, BranchChildFilter, BranchTimes, ChildEnd,
-    ChildGroup, Error, Filter, Firing, Fut, Holds, Inspect, Job, JobDetails, JobEnd, JobPage, LastCall,
-    LimitView, MatchCount, Miss, OpenBranch, ParkedJob, Pulse, QueueView, Replay, ScheduleView, SchemaState,
-    SerialView, SignalWaitFilter, SignalWaits, SourceRow, StateCount, Summary, TableSource, Throughput,
-    ThroughputFilter, Transition, TransitionCount, Unsuccessful, UnsuccessfulFilter, WorkerView,
+    Attempt, AuditEntry, AuditFilter, Backlog, Branch, BranchChild, BranchChildFilter, BranchChildPage,
+    BranchItems, BranchTimes, ChildBounds, ChildEnd, ChildGroup, Error, Filter, Firing, Fut, Holds, Inspect,
+    ItemChild, Job, JobDetails, JobEnd, JobPage, JournalEnd, LastCall, LimitView, MatchCount, Miss,
+    OpenBranch, ParkedJob, PayloadsOf, Pulse, QueueView, Replay, ScheduleView, SchemaState, SerialView,
+    SignalWaitFilter, SignalWaits, SourceRow, StateCount, Summary, TableSource, Throughput, ThroughputFilter,
+    Transition, TransitionCount, Unsuccessful, UnsuccessfulFilter, WorkerView,
     columns::{self, ALIVE},
 };
 
@@ -103,6 +104,33 @@ impl Postgres {
             unwind: decoder.unwind(row.get(36)),
             fault: decoder.fault(),
         }))
+    }
+
+    async fn read_payload_sizes(&self, of: PayloadsOf<'_>, limit: usize) -> Result<Vec<u64>, Error> {
+        let conn = self.conn().await?;
+        let most = i64::try_from(limit).unwrap_or(i64::MAX);
+        let rows = match of {
+            PayloadsOf::Journal { job, after } => {
+                let after = after.unwrap_or(i32::MIN);
+                conn.read(sql::inspect::JOURNAL_SIZES, &[&job.0, &after, &most]).await?
+            }
+            PayloadsOf::ChildEnds { parent, parent_rev, after } => {
+                let after = after.map(|id| id.0);
+                let sql = sql::children::CHILD_OUTPUT_SIZES;
+                conn.read(sql, &[&parent.0, &parent_rev.0, &after, &most]).await?
+            }
+            PayloadsOf::Outputs(ids) => {
+                let ids = &ids[..limit.min(ids.len())];
+                let all: Vec<_> = ids.iter().map(|id| id.0).collect();
+                // Where the ends are read too.
+                let rows = conn.query(sql::inspect::OUTPUT_SIZES, &[&all]).await?;
+                let sizes: HashMap<JobId, i64> =
+                    rows.iter().map(|row| (JobId(row.get(0)), row.get(1))).collect();
+                let size = |id: &JobId| sizes.get(id).map_or(0, |bytes| bytes.unsigned_abs());
+                return Ok(ids.iter().map(size).collect());
+            }
+        };
+        Ok(rows.iter().map(|row| row.get::<_, i64>(0).unsigned_abs()).collect())
     }
 
     async fn read_backlog(&self, cap: u64) -> Result<Vec<Backlog>, Error> {
@@ -234,6 +262,26 @@ impl Inspect for Postgres {
 
     fn live_children(&self, parent: JobId, group: ChildGroup, among: usize) -> Fut<'_, Vec<Summary>> {
         Box::pin(self.read_live_children(parent, group, among))
+    }
+
+    fn branch_children_page<'a>(
+        &'a self,
+        of: &'a BranchChildFilter,
+        bounds: ChildBounds,
+    ) -> Fut<'a, BranchChildPage> {
+        Box::pin(self.read_branch_children_page(of, bounds))
+    }
+
+    fn branch_items<'a>(&'a self, of: BranchItems<'a>) -> Fut<'a, Vec<ItemChild>> {
+        Box::pin(self.read_branch_items(of))
+    }
+
+    fn payload_sizes<'a>(&'a self, of: PayloadsOf<'a>, limit: usize) -> Fut<'a, Vec<u64>> {
+        Box::pin(self.read_payload_sizes(of, limit))
+    }
+
+    fn journal_end(&self, id: JobId, limit: usize) -> Fut<'_, JournalEnd> {
+        Box::pin(self.read_journal_end(id, limit))
     }
 
     fn holds(&self, id: JobId) -> Fut<'_, Option<Holds>> {

@@ -17,7 +17,7 @@ use super::{
     sql,
     tx::{Executor, Tx},
 };
-use crate::{Error, columns};
+use crate::{Error, JournalEnd, JournalHead, columns};
 
 /// The entries that steps add to journals, as arrays with one element per entry.
 #[derive(Default)]
@@ -229,6 +229,19 @@ impl Postgres {
         Ok(ids.iter().map(|id| found.remove(id).unwrap_or_default()).collect())
     }
 
+    pub(super) async fn read_journal_end(&self, id: JobId, limit: usize) -> Result<JournalEnd, Error> {
+        let conn = self.conn().await?;
+        let most = i64::try_from(limit).unwrap_or(i64::MAX);
+        let kind = CallKind::Lifecycle.number();
+        let rows = conn.read(sql::inspect::JOURNAL_END, &[&id.0, &most, &kind]).await?;
+        let entries = rows.iter().rev().map(head).collect::<Result<Vec<_>, Error>>()?;
+        let Some(first) = entries.first() else { return Ok(JournalEnd::default()) };
+        let counted = JournalEnd::COUNTED as i64;
+        let rows = conn.read(sql::inspect::JOURNAL_BEFORE, &[&id.0, &first.entry.seq, &counted]).await?;
+        let before = rows.first().map_or(0, |row| row.get::<_, i64>(0).unsigned_abs());
+        Ok(JournalEnd { entries, before })
+    }
+
     pub(super) async fn read_context(&self, id: JobId) -> Result<Vec<(String, Payload)>, Error> {
         let rows = self.conn().await?.read(sql::inspect::CONTEXT, &[&id.0]).await?;
         let value =
@@ -276,6 +289,21 @@ fn entry(row: &BinaryCopyOutRow) -> Result<JournalEntry, Error> {
         at: Time(row.get(6)),
         payload: Payload { codec: row.get::<i16>(7) as u8, bytes: row.get(8) },
     })
+}
+
+/// Reads an entry of the end of a journal.
+fn head(row: &Row) -> Result<JournalHead, Error> {
+    let entry = JournalEntry {
+        seq: row.get(0),
+        call_kind: call_kind(row.get(1))?,
+        event: event(row.get(2))?,
+        name: row.get(3),
+        key: row.get(4),
+        line: row.get(5),
+        at: Time(row.get(6)),
+        payload: Payload { codec: row.get::<_, i16>(7) as u8, bytes: row.get(8) },
+    };
+    Ok(JournalHead { entry, bytes: row.get::<_, i64>(9).unsigned_abs() })
 }
 
 fn call_kind(number: i16) -> Result<CallKind, Error> {

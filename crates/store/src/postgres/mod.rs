@@ -208,6 +208,10 @@ impl Execution for Postgres {
         Box::pin(claim::claimed_jobs(self, worker, number))
     }
 
+    fn claims_with_jobs<'a>(&'a self, worker: WorkerId, numbers: &'a [ClaimNo]) -> Fut<'a, Vec<ClaimNo>> {
+        Box::pin(claim::claims_with_jobs(self, worker, numbers))
+    }
+
     fn commit<'a>(&'a self, now: Now, changes: &'a [Change]) -> Fut<'a, Vec<CommitOutcome>> {
         Box::pin(commit::commit(self, now, changes))
     }

@@ -50,7 +50,7 @@ pub(super) async fn fire(store: &Postgres, now: Now) -> Result<usize, PgError> {
             let is_busy = stored.last_job.is_some_and(|id| busy.contains(&id));
             let next_at = stored.next_at.unwrap_or(now);
             let tick = stored.schedule.due_ticks(next_at, now, is_busy);
-            let last = ticks.add(store, tx, now, stored, &tick.fire, is_busy).await?;
+            let last = ticks.add(store, tx, now, stored, (&tick.fire, None), is_busy).await?;
             ticks.next.push((stored.id, tick.next_at, last));
             for (missed, why) in tick.missed {
                 record_miss(tx, stored.id, now, missed, why).await?;
@@ -119,20 +119,21 @@ impl<'a> Ticks<'a> {
         Ticks { names, jobs: Vec::new(), fired: Vec::new(), next: Vec::new(), submitted: 0 }
     }
 
-    /// Adds ticks of one schedule. Returns its last job.
+    /// Adds ticks of one schedule, whose jobs have this id if one is given. Returns its last job.
     async fn add(
         &mut self,
         store: &Postgres,
         tx: &Tx<'_>,
         now: Time,
         stored: &Stored,
-        ticks: &[Time],
+        (ticks, id): (&[Time], Option<JobId>),
         is_busy: bool,
     ) -> Result<Option<Uuid>, PgError> {
         let schedule = &stored.schedule;
         let mut last = stored.last_job.filter(|_| is_busy).map(JobId);
         for tick in ticks {
-            let job = schedule.job(*tick);
+            let mut job = schedule.job(*tick);
+            job.id = id.unwrap_or(job.id);
             if let (Overlap::CancelPrevious, Some(last)) = (schedule.overlap, last) {
                 // A job of this call must be submitted before it can be cancelled.
                 self.submit_jobs(store, tx, now).await?;
@@ -250,9 +251,15 @@ pub(super) async fn trigger(
     tx: &Tx<'_>,
     now: Time,
     name: &str,
+    id: Option<JobId>,
     names: &Names,
 ) -> Result<ControlOutcome, PgError> {
     let Some((stored, _)) = lock(tx, name).await? else { return Ok(ControlOutcome::Unknown) };
+    if let Some(id) = id
+        && !tx.query(sql::inspect::JOB_ENDS, &[&vec![id.0]]).await?.is_empty()
+    {
+        return Ok(outcome::triggered_before());
+    }
     let due = [stored];
     let is_busy = !busy_jobs(tx, &due).await?.is_empty();
     let [stored] = due;
@@ -264,7 +271,7 @@ pub(super) async fn trigger(
         return Err(Error::Unavailable(why.into()).into());
     }
     let mut ticks = Ticks::new(names);
-    let last = ticks.add(store, tx, now, &stored, &[now], is_busy).await?;
+    let last = ticks.add(store, tx, now, &stored, (&[now], id), is_busy).await?;
     ticks.next.push((stored.id, stored.next_at, last));
     ticks.write(store, tx, now).await?;
     Ok(ControlOutcome::Created(JobId(last.expect("one tick was added"))))

@@ -53,6 +53,7 @@ impl Postgres {
                 slots: row.get::<_, Option<i32>>(12).unwrap_or(1) as u32,
                 held: row.get(15),
                 holders: waiting.get::<_, Vec<uuid::Uuid>>(0).into_iter().map(JobId).collect(),
+                hidden_holders: 0,
                 ahead: if row.get(16) { waiting.get::<_, i64>(1) as u64 } else { 0 },
             });
         }

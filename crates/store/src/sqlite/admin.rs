@@ -50,7 +50,7 @@ pub(super) fn rule(
         AdminAction::DropSchedule(name) => schedule::drop(tx, name)?,
         AdminAction::PauseSchedule(name) => schedule::pause(tx, now, name, Some(actor))?,
         AdminAction::ResumeSchedule(name) => schedule::pause(tx, now, name, None)?,
-        AdminAction::Trigger(name) => schedule::trigger(tx, now, name)?,
+        AdminAction::Trigger { name, id } => schedule::trigger(tx, now, name, *id)?,
     };
     if matches!(result, ControlOutcome::Done | ControlOutcome::Created(_)) {
         let (action, subject) = columns::admin_action(rule);

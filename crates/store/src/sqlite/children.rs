@@ -12,8 +12,8 @@ use super::{
     views::row_limit,
 };
 use crate::{
-    Branch, BranchChild, BranchChildFilter, BranchTimes, ChildEnd, ChildGroup, ChildPosition, ChildStates,
-    Error, JobEnd, OpenBranch, Summary,
+    Branch, BranchChild, BranchChildFilter, BranchChildPage, BranchItems, BranchTimes, ChildBounds, ChildEnd,
+    ChildGroup, ChildPosition, ChildStates, Error, ItemChild, JobEnd, OpenBranch, Summary,
     columns::{self, CANCELLED, FAILED},
 };
 
@@ -93,6 +93,134 @@ pub(super) fn branch_children(tx: &Tx<'_>, filter: &BranchChildFilter) -> Result
         ChildStates::Unsuccessful => return unsuccessful(tx, filter),
     };
     page(tx, sql::children::BRANCH_CHILDREN, filter, live.map(i16::from))
+}
+
+/// A page of the children of a branch, bounded in the children that it examines and in bytes.
+pub(super) fn branch_children_page(
+    tx: &Tx<'_>,
+    filter: &BranchChildFilter,
+    bounds: ChildBounds,
+) -> Result<BranchChildPage, Error> {
+    let live = match filter.states {
+        ChildStates::All => None,
+        ChildStates::Live => Some(true),
+        ChildStates::Ended => Some(false),
+        ChildStates::Unsuccessful => return unsuccessful_page(tx, filter, bounds),
+    };
+    let after = filter.after.map(|id| id.as_bytes().to_vec()).unwrap_or_default();
+    // All of them match: no more are needed.
+    let examine = match filter.states {
+        ChildStates::All => bounds.examine.min(filter.limit.saturating_add(1)),
+        _ => bounds.examine,
+    };
+    let params = params![filter.job.as_bytes(), filter.branch.0, after, row_limit(examine)];
+    let examined = tx.query_one(sql::children::EXAMINED_CHILDREN, params, |row| {
+        Ok((row.get::<_, i64>(0)?, row.get::<_, Option<[u8; 16]>>(1)?.map(JobId::from_bytes)))
+    })?;
+    let Some((count, Some(last))) = examined else {
+        return Ok(BranchChildPage { children: Vec::new(), next: None, examined: 0 });
+    };
+    let examined = usize::try_from(count).unwrap_or(usize::MAX);
+    let mut statement = tx.prepare(sql::children::BRANCH_CHILDREN_PAGE)?;
+    let params =
+        params![SPAN, filter.job.as_bytes(), filter.branch.0, after, last.as_bytes(), live.map(i16::from)];
+    let mut rows = statement.query(params)?;
+    let mut page = Vec::new();
+    let mut bytes = 0;
+    while let Some(row) = rows.next()? {
+        let child = branch_child(tx, row)?;
+        if !fits(&page, &child, &mut bytes, filter.limit, bounds) {
+            let next = page.last().map(|child: &BranchChild| child.summary.id);
+            return Ok(BranchChildPage { children: page, next, examined });
+        }
+        page.push(child);
+    }
+    Ok(BranchChildPage { children: page, next: (examined >= examine).then_some(last), examined })
+}
+
+/// Whether a page has room for another child; at least one it has.
+fn fits(
+    page: &[BranchChild],
+    child: &BranchChild,
+    bytes: &mut u64,
+    limit: usize,
+    bounds: ChildBounds,
+) -> bool {
+    *bytes += child.payload_bytes();
+    page.is_empty() || (page.len() < limit && *bytes <= bounds.bytes)
+}
+
+/// The same of children that failed or were cancelled. All that are examined match.
+fn unsuccessful_page(
+    tx: &Tx<'_>,
+    filter: &BranchChildFilter,
+    bounds: ChildBounds,
+) -> Result<BranchChildPage, Error> {
+    let limit = filter.limit.min(bounds.examine);
+    let one_more = BranchChildFilter { limit: limit.saturating_add(1), ..filter.clone() };
+    let mut children = Vec::new();
+    for state in [FAILED, CANCELLED] {
+        children.extend(bounded(tx, &one_more, state, bounds.bytes)?);
+    }
+    children.sort_by_key(|child| child.summary.id);
+    let (mut page, mut bytes) = (Vec::new(), 0);
+    for child in children {
+        if !fits(&page, &child, &mut bytes, limit, bounds) {
+            let (next, examined) = (page.last().map(|child: &BranchChild| child.summary.id), page.len());
+            return Ok(BranchChildPage { children: page, next, examined });
+        }
+        page.push(child);
+    }
+    let examined = page.len();
+    Ok(BranchChildPage { children: page, next: None, examined })
+}
+
+/// The first children in an unsuccessful state: those of at most this many bytes, and one more.
+fn bounded(
+    tx: &Tx<'_>,
+    filter: &BranchChildFilter,
+    state: i16,
+    most: u64,
+) -> Result<Vec<BranchChild>, Error> {
+    let after = filter.after.map(|id| id.as_bytes().to_vec()).unwrap_or_default();
+    let mut statement = tx.prepare(sql::children::UNSUCCESSFUL_CHILDREN)?;
+    let limit = row_limit(filter.limit);
+    let mut rows =
+        statement.query(params![SPAN, filter.job.as_bytes(), filter.branch.0, after, limit, state])?;
+    let (mut children, mut bytes) = (Vec::new(), 0);
+    while bytes <= most
+        && let Some(row) = rows.next()?
+    {
+        let child = branch_child(tx, row)?;
+        bytes += child.payload_bytes();
+        children.push(child);
+    }
+    Ok(children)
+}
+
+/// The children of a branch that have one of these items, or begin with one.
+pub(super) fn branch_items(tx: &Tx<'_>, of: BranchItems<'_>) -> Result<Vec<ItemChild>, Error> {
+    let mut found = Vec::new();
+    for item in of.items {
+        let params = params![of.job.as_bytes(), of.branch.0, of.spawn, item];
+        found.extend(tx.query_all(sql::children::BRANCH_ITEM, params, |row| {
+            Ok(ItemChild { id: read_id(row, 0)?, item: item.clone(), stage: row.get(1)? })
+        })?);
+    }
+    Ok(found)
+}
+
+/// The bytes of the outputs that [`child_ends`] lists.
+pub(super) fn child_output_sizes(
+    tx: &Tx<'_>,
+    parent: JobId,
+    parent_rev: Rev,
+    after: Option<JobId>,
+    limit: usize,
+) -> Result<Vec<u64>, Error> {
+    let after = after.map(|id| id.as_bytes().to_vec()).unwrap_or_default();
+    let params = params![parent.as_bytes(), parent_rev.0, after, row_limit(limit)];
+    tx.query_all(sql::children::CHILD_OUTPUT_SIZES, params, |row| Ok(row.get::<_, i64>(0)?.unsigned_abs()))
 }
 
 /// Children that failed or were cancelled, from an index that holds these by state.

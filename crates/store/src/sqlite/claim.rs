@@ -163,6 +163,25 @@ pub(super) fn claimed_jobs(tx: &Tx<'_>, worker: WorkerId, number: ClaimNo) -> Re
     repeated_jobs(tx, number, &read_claim(tx, worker, number)?.unwrap_or_default())
 }
 
+/// Which claims of a worker still have a job.
+pub(super) fn claims_with_jobs(
+    tx: &Tx<'_>,
+    worker: WorkerId,
+    numbers: &[ClaimNo],
+) -> Result<Vec<ClaimNo>, Error> {
+    let mut found = Vec::new();
+    for number in numbers {
+        for (id, epoch) in read_claim(tx, worker, *number)?.unwrap_or_default() {
+            let params = params![id.as_bytes(), epoch.0];
+            if tx.query_one(sql::claim::IS_CLAIMED, params, |_| Ok(()))?.is_some() {
+                found.push(*number);
+                break;
+            }
+        }
+    }
+    Ok(found)
+}
+
 /// The jobs of a repeated claim that are still claimed under it.
 fn repeated_jobs(tx: &Tx<'_>, number: ClaimNo, pairs: &[(JobId, Epoch)]) -> Result<Vec<ClaimedJob>, Error> {
     let mut jobs = Vec::new();

@@ -4,8 +4,8 @@ use windlass_model::JobId;
 
 use super::{Sqlite, admin, fork, job_actions, pool::SMALL, stage_update};
 use crate::{
-    Actor, AdminAction, Control, ControlOutcome, Fork, Fut, JobAction, Now, StageUpdate, columns,
-    control::check_actor,
+    Actor, AdminAction, AuditRecord, Control, ControlOutcome, Fork, Fut, JobAction, Now, StageUpdate,
+    columns, control::check_actor,
 };
 
 impl Control for Sqlite {
@@ -76,6 +76,20 @@ impl Control for Sqlite {
         Box::pin(async move {
             check_actor(actor)?;
             self.write(1, |tx| admin::log(tx, tx.now(now), action, subject, actor)).await
+        })
+    }
+
+    fn record_audits<'a>(&'a self, now: Now, records: &'a [AuditRecord]) -> Fut<'a, ()> {
+        Box::pin(async move {
+            records.iter().try_for_each(|record| check_actor(&record.actor))?;
+            self.write(records.len(), |tx| {
+                let now = tx.now(now);
+                let log = |record: &AuditRecord| {
+                    admin::log(tx, now, &record.action, &record.subject, &record.actor)
+                };
+                records.iter().try_for_each(log)
+            })
+            .await
         })
     }
 }

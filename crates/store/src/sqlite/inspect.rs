@@ -16,11 +16,12 @@ use super::{
     views,
 };
 use crate::{
-    Attempt, AuditEntry, AuditFilter, Backlog, Branch, BranchChild, BranchChildFilter, BranchTimes, ChildEnd,
-    ChildGroup, Error, Filter, Firing, Fut, Holds, Inspect, Job, JobDetails, JobEnd, JobPage, LastCall,
-    LimitView, MatchCount, Miss, OpenBranch, ParkedJob, Pulse, QueueView, Replay, ScheduleView, SchemaState,
-    SerialView, SignalWaitFilter, SignalWaits, SourceRow, StateCount, Summary, TableSource, Throughput,
-    ThroughputFilter, Transition, TransitionCount, Unsuccessful, UnsuccessfulFilter, WorkerView,
+    Attempt, AuditEntry, AuditFilter, Backlog, Branch, BranchChild, BranchChildFilter, BranchChildPage,
+    BranchItems, BranchTimes, ChildBounds, ChildEnd, ChildGroup, Error, Filter, Firing, Fut, Holds, Inspect,
+    ItemChild, Job, JobDetails, JobEnd, JobPage, JournalEnd, LastCall, LimitView, MatchCount, Miss,
+    OpenBranch, ParkedJob, PayloadsOf, Pulse, QueueView, Replay, ScheduleView, SchemaState, SerialView,
+    SignalWaitFilter, SignalWaits, SourceRow, StateCount, Summary, TableSource, Throughput, ThroughputFilter,
+    Transition, TransitionCount, Unsuccessful, UnsuccessfulFilter, WorkerView,
     columns::{self, ALIVE, LaneCounts},
     intern::Lane,
 };
@@ -61,6 +62,16 @@ pub(super) fn job_ends(tx: &Tx<'_>, ids: &[JobId]) -> Result<Vec<Option<JobEnd>>
         });
     }
     Ok(ends)
+}
+
+/// The bytes of the outputs of jobs.
+fn output_sizes(tx: &Tx<'_>, ids: &[JobId]) -> Result<Vec<u64>, Error> {
+    let size = |id: &JobId| {
+        let id = [id.as_bytes().as_slice()];
+        let size = tx.query_one(sql::inspect::OUTPUT_SIZES, id, |row| row.get::<_, i64>(0))?;
+        Ok(size.unwrap_or(0).unsigned_abs())
+    };
+    ids.iter().map(size).collect()
 }
 
 /// Reads the columns of the SQL fragment `common.summary`.
@@ -324,6 +335,32 @@ impl Inspect for Sqlite {
 
     fn live_children(&self, parent: JobId, group: ChildGroup, among: usize) -> Fut<'_, Vec<Summary>> {
         Box::pin(std::future::ready(self.read(|tx| children::live_children(tx, parent, group, among))))
+    }
+
+    fn branch_children_page<'a>(
+        &'a self,
+        of: &'a BranchChildFilter,
+        bounds: ChildBounds,
+    ) -> Fut<'a, BranchChildPage> {
+        Box::pin(std::future::ready(self.read_snapshot(|tx| children::branch_children_page(tx, of, bounds))))
+    }
+
+    fn branch_items<'a>(&'a self, of: BranchItems<'a>) -> Fut<'a, Vec<ItemChild>> {
+        Box::pin(std::future::ready(self.read_snapshot(|tx| children::branch_items(tx, of))))
+    }
+
+    fn payload_sizes<'a>(&'a self, of: PayloadsOf<'a>, limit: usize) -> Fut<'a, Vec<u64>> {
+        Box::pin(std::future::ready(self.read(|tx| match of {
+            PayloadsOf::Journal { job, after } => journal::sizes(tx, job, after, limit),
+            PayloadsOf::ChildEnds { parent, parent_rev, after } => {
+                children::child_output_sizes(tx, parent, parent_rev, after, limit)
+            }
+            PayloadsOf::Outputs(ids) => output_sizes(tx, &ids[..limit.min(ids.len())]),
+        })))
+    }
+
+    fn journal_end(&self, id: JobId, limit: usize) -> Fut<'_, JournalEnd> {
+        Box::pin(std::future::ready(self.read_snapshot(|tx| journal::end(tx, id, limit))))
     }
 
     fn holds(&self, id: JobId) -> Fut<'_, Option<Holds>> {

@@ -7,7 +7,7 @@ use windlass_model::{
 };
 
 use super::{sql, tx::Tx};
-use crate::Error;
+use crate::{Error, JournalEnd, JournalHead};
 
 /// Writes what a step adds to the journal and the context. Most steps of a workflow are one insert here.
 pub(super) fn write(tx: &Tx<'_>, job: JobId, step: &StepWrites) -> Result<(), Error> {
@@ -61,6 +61,35 @@ pub(super) fn read(
         entries.push(entry(row)?);
     }
     Ok(entries)
+}
+
+/// The bytes of the payloads of a range of a journal.
+pub(super) fn sizes(tx: &Tx<'_>, id: JobId, after: Option<i32>, limit: usize) -> Result<Vec<u64>, Error> {
+    let mut statement = tx.prepare(sql::inspect::JOURNAL_SIZES)?;
+    let mut rows = statement.query(params![id.as_bytes(), after.map_or(i64::MIN, i64::from)])?;
+    let mut sizes = Vec::new();
+    while sizes.len() < limit
+        && let Some(row) = rows.next()?
+    {
+        sizes.push(row.get::<_, i64>(0)?.unsigned_abs());
+    }
+    Ok(sizes)
+}
+
+/// Reads the end of a journal.
+pub(super) fn end(tx: &Tx<'_>, id: JobId, limit: usize) -> Result<JournalEnd, Error> {
+    let mut statement = tx.prepare(sql::inspect::JOURNAL_END)?;
+    let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+    let mut rows = statement.query(params![id.as_bytes(), limit, CallKind::Lifecycle.number()])?;
+    let mut entries = Vec::new();
+    while let Some(row) = rows.next()? {
+        entries.push(JournalHead { entry: entry(row)?, bytes: row.get::<_, i64>(9)?.unsigned_abs() });
+    }
+    entries.reverse();
+    let Some(first) = entries.first() else { return Ok(JournalEnd::default()) };
+    let params = params![id.as_bytes(), first.entry.seq, JournalEnd::COUNTED as i64];
+    let before = tx.query_one(sql::inspect::JOURNAL_BEFORE, params, |row| row.get::<_, i64>(0))?;
+    Ok(JournalEnd { entries, before: before.unwrap_or(0).unsigned_abs() })
 }
 
 fn entry(row: &Row<'_>) -> Result<JournalEntry, Error> {

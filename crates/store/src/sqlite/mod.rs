@@ -199,6 +199,10 @@ impl Execution for Sqlite {
         Box::pin(std::future::ready(self.read(|tx| claim::claimed_jobs(tx, worker, number))))
     }
 
+    fn claims_with_jobs<'a>(&'a self, worker: WorkerId, numbers: &'a [ClaimNo]) -> Fut<'a, Vec<ClaimNo>> {
+        Box::pin(std::future::ready(self.read(|tx| claim::claims_with_jobs(tx, worker, numbers))))
+    }
+
     fn commit<'a>(&'a self, now: Now, changes: &'a [Change]) -> Fut<'a, Vec<CommitOutcome>> {
         Box::pin(commit::commit(self, now, changes))
     }

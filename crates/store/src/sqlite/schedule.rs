@@ -81,7 +81,7 @@ pub(super) fn fire(tx: &Tx<'_>, now: Time) -> Result<(usize, bool), Error> {
         let tick = stored.schedule.due_ticks(next_at, now, is_busy(tx, &stored)?);
         fired += tick.fire.len();
         for at in tick.fire {
-            added_lanes |= fire_tick(tx, &mut stored, at, now)?;
+            added_lanes |= fire_tick(tx, &mut stored, at, now, None)?;
         }
         let next = tick.next_at.map(Time::micros);
         let last = stored.last_job.as_ref().map(JobId::as_bytes);
@@ -100,9 +100,16 @@ fn is_busy(tx: &Tx<'_>, stored: &Stored) -> Result<bool, Error> {
     Ok(live.is_some())
 }
 
-/// Submits the job of one tick. Returns whether a lane was added for it.
-fn fire_tick(tx: &Tx<'_>, stored: &mut Stored, tick: Time, now: Time) -> Result<bool, Error> {
-    let job = stored.schedule.job(tick);
+/// Submits the job of one tick, under this id if one is given. Returns whether a lane was added for it.
+fn fire_tick(
+    tx: &Tx<'_>,
+    stored: &mut Stored,
+    tick: Time,
+    now: Time,
+    id: Option<JobId>,
+) -> Result<bool, Error> {
+    let mut job = stored.schedule.job(tick);
+    job.id = id.unwrap_or(job.id);
     if let (Overlap::CancelPrevious, Some(last)) = (stored.schedule.overlap, stored.last_job)
         && let Some(previous) = job_actions::read_job(tx, last)?
     {
@@ -199,14 +206,24 @@ pub(super) fn drop(tx: &Tx<'_>, name: &str) -> Result<ControlOutcome, Error> {
 }
 
 /// Submits the job of a schedule now.
-pub(super) fn trigger(tx: &Tx<'_>, now: Time, name: &str) -> Result<ControlOutcome, Error> {
+pub(super) fn trigger(
+    tx: &Tx<'_>,
+    now: Time,
+    name: &str,
+    id: Option<JobId>,
+) -> Result<ControlOutcome, Error> {
     let Some(mut stored) = find(tx, name)? else { return Ok(ControlOutcome::Unknown) };
+    if let Some(id) = id
+        && tx.query_one(sql::submit::FIND_BY_ID, [id.as_bytes()], |_| Ok(()))?.is_some()
+    {
+        return Ok(outcome::triggered_before());
+    }
     if let (Overlap::Skip, Some(job), true) =
         (stored.schedule.overlap, stored.last_job, is_busy(tx, &stored)?)
     {
         return Ok(outcome::still_runs(job));
     }
-    fire_tick(tx, &mut stored, now, now)?;
+    fire_tick(tx, &mut stored, now, now, id)?;
     let (next, last) = (stored.next_at.map(Time::micros), stored.last_job.as_ref().map(JobId::as_bytes));
     tx.execute(sql::schedules::SET_NEXT, params![stored.id, next, last])?;
     Ok(stored.last_job.map_or(ControlOutcome::Unknown, ControlOutcome::Created))

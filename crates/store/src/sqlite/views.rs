@@ -72,7 +72,8 @@ fn serial_hold(tx: &Tx<'_>, job: &JobRow) -> Result<Option<SerialHold>, Error> {
     let params = params![serial, job.placement.id.as_bytes(), job.placement.serial_position.micros()];
     let hold = tx.query_one(sql::views::SERIAL_HOLD, params, |row| {
         let (key, slots, held) = (row.get(0)?, row.get(1)?, row.get(2)?);
-        Ok(SerialHold { key, slots, held, holders: Vec::new(), ahead: row.get::<_, i64>(3)? as u64 })
+        let ahead = row.get::<_, i64>(3)? as u64;
+        Ok(SerialHold { key, slots, held, holders: Vec::new(), hidden_holders: 0, ahead })
     })?;
     let Some(hold) = hold else { return Ok(None) };
     let holders = tx.query_all(sql::views::SERIAL_HOLDERS, [serial], |row| read_id(row, 0))?;

@@ -81,6 +81,13 @@ async fn statements_about_branches_read_only_their_batch() {
         (statement("children.live_branch_children"), format!("1, {first}, 1, 100")),
         (statement("children.branch_children"), format!("1, {first}, 1, null, null, 100, 100")),
         (statement("children.unsuccessful_children"), format!("1, {first}, 1, null, 100")),
+        (
+            statement("children.branch_children_page"),
+            format!("1, {first}, 1, null, '{{1}}', 100, 100, 1000000"),
+        ),
+        (statement("children.unsuccessful_children_page"), format!("1, {first}, 1, null, 100, 1000000, 100")),
+        (statement("children.branch_items"), format!("{first}, 1, 0::int2, {numbers}")),
+        (statement("children.child_output_sizes"), format!("{first}, 1, null, 100")),
         (statement("children.child_ends"), format!("{first}, 1, null, 100")),
         (
             statement("prune.jobs"),

@@ -115,6 +115,12 @@ async fn hot_statements_search_a_key_and_sort_nothing() {
         "children.child_ends",
         "inspect.journal",
         "children.branch_children",
+        "children.branch_children_page",
+        "children.branch_item",
+        "children.child_output_sizes",
+        "inspect.journal_sizes",
+        "inspect.journal_end",
+        "inspect.output_sizes",
         "children.child_place",
         "views.serial_hold",
         "inspect.transitions",
@@ -194,6 +200,9 @@ async fn children_are_found_by_the_index_of_their_parent_and_branch() {
         "children.live_children",
         "children.child_ends",
         "children.branch_children",
+        "children.branch_children_page",
+        "children.examined_children",
+        "children.child_output_sizes",
         "poll.count_children",
         "poll.find_lost",
     ]) {
@@ -212,6 +221,10 @@ async fn children_are_found_by_the_index_of_their_parent_and_branch() {
         plans[1].contains("SEARCH j USING COVERING INDEX windlass_jobs_parent (parent=? AND branch>?)");
     assert!(searches && !plans[1].contains("SCAN windlass_jobs"), "{}", plans[1]);
     assert!(plans[2].contains("USING INDEX windlass_branches_poll (poll_at<?)"), "{}", plans[2]);
+    let [(_, item)] = sql(["children.branch_item"]);
+    let item = plan(&conn, item);
+    let searches = "USING INDEX windlass_jobs_item (branch=? AND parent=? AND spawn=? AND item=?)";
+    assert!(item.contains(searches), "{item}");
 }
 
 #[tokio::test]

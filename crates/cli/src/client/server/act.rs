@@ -133,7 +133,7 @@ impl Server {
             AdminAction::ResumeSchedule(name) => {
                 (Method::POST, Server::path("/v1/schedules", name, "/resume"), vec![])
             }
-            AdminAction::Trigger(name) => {
+            AdminAction::Trigger { name, id: _ } => {
                 (Method::POST, Server::path("/v1/schedules", name, "/trigger"), vec![])
             }
             AdminAction::Schedule(_) => anyhow::bail!("a server sets a schedule from its description"),

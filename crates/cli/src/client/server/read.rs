@@ -112,8 +112,11 @@ impl Server {
         };
         let Reply { value, now } = page(filter.limit, after).await?;
         let mut list = ChildList { now, ..value };
-        while let Some(next) = list.next_after.filter(|_| list.jobs.len() < filter.limit) {
+        // As of jobs.
+        let mut is_full = list.jobs.len() == PAGE;
+        while let Some(next) = list.next_after.filter(|_| is_full && list.jobs.len() < filter.limit) {
             let more = page(filter.limit - list.jobs.len(), Some(next)).await?.value;
+            is_full = more.jobs.len() == PAGE;
             list.jobs.extend(more.jobs);
             list.block_items.extend(more.block_items);
             list.next_after = more.next_after;
@@ -196,12 +199,11 @@ impl Server {
             anyhow::Ok(self.get_of_known_job::<ItemList>(job, request).await?.value)
         };
         let mut list = page(limit, after).await?;
-        while let Some(next) = list.next_after.take() {
-            if list.children.len() >= limit {
-                list.next_after = Some(next);
-                break;
-            }
+        // As of jobs.
+        let mut is_full = list.children.len() == PAGE;
+        while let Some(next) = list.next_after.clone().filter(|_| is_full && list.children.len() < limit) {
             let more = page(limit - list.children.len(), Some(&next)).await?;
+            is_full = more.children.len() == PAGE;
             list.children.extend(more.children);
             list.next_after = more.next_after;
         }

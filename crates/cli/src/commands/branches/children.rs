@@ -74,9 +74,10 @@ impl ChildPage<'_> {
             return out::print_json(&list);
         }
         let ItemList { parent, children, next_after, .. } = &list;
-        let mut text = match children.is_empty() {
-            true => format!("no child {}\n", self.only.predicate()),
-            false => render(children, parent),
+        let mut text = match (children.is_empty(), next_after) {
+            (true, None) => format!("no child {}\n", self.only.predicate()),
+            (true, Some(_)) => format!("no child {} among those that were examined\n", self.only.predicate()),
+            (false, _) => render(children, parent),
         };
         if let Some(next) = next_after {
             text += &format!("\nmore: {} {next}\n", self.next_page_command(program));

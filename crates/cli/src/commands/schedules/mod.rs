@@ -70,7 +70,7 @@ pub(crate) async fn run(args: Args, program: &Program) -> anyhow::Result<ExitCod
             print(program, &named, &outcome, "resumed")
         }
         Some(Command::Trigger(named)) => {
-            let outcome = administer(program, &named, AdminAction::Trigger).await?;
+            let outcome = administer(program, &named, |name| AdminAction::Trigger { name, id: None }).await?;
             print(program, &named, &outcome, "triggered")
         }
     }

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 use windlass::{
-    ControlOutcome, JobId,
+    ControlOutcome, Delivery, JobId,
     model::Permission,
     operate::{ForkPoint, GRACE, JobAction},
 };
@@ -86,7 +86,9 @@ async fn signal(posted: Posted) -> Result<Done, Error> {
     if let Some(dedup) = posted.form.text("dedup") {
         sending = sending.dedup(dedup);
     }
-    let _ = sending.await?;
+    if sending.await? != Delivery::Duplicate {
+        posted.call.note_act(format!("signal {name}"), job).await;
+    }
     Ok(Done { text: format!("The signal {name} is in the inbox of the job."), next: None })
 }
 

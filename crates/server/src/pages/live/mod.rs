@@ -10,12 +10,10 @@ use std::{convert::Infallible, sync::Arc, time::Duration};
 
 use axum::body::{Body, Bytes};
 use futures_util::stream::unfold;
-use tokio::{
-    sync::{OwnedSemaphorePermit, watch},
-    time::Instant,
-};
+use tokio::{sync::watch, time::Instant};
 
 use self::{fragments::Fragments, hub::Update};
+use crate::server::StreamPermit;
 
 /// How often something is sent to a browser that has nothing to read, so that a broken connection is noticed.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
@@ -27,7 +25,7 @@ pub(crate) fn stream(
     updates: watch::Receiver<Update>,
     sent: Fragments,
     stopping: watch::Receiver<bool>,
-    permit: OwnedSemaphorePermit,
+    permit: StreamPermit,
 ) -> Body {
     let ends_at = Instant::now() + LIFETIME;
     let first = Some("retry: 2000\n\n".to_owned());
@@ -58,7 +56,7 @@ struct PageStream {
     is_stale: bool,
     is_over: bool,
     /// Counts the stream.
-    _permit: OwnedSemaphorePermit,
+    _permit: StreamPermit,
 }
 
 impl PageStream {
@@ -118,8 +116,6 @@ impl PageStream {
 
 #[cfg(test)]
 mod tests {
-    use tokio::sync::Semaphore;
-
     use super::*;
 
     fn fragments(text: &str) -> Fragments {
@@ -129,7 +125,6 @@ mod tests {
     async fn open(first: &str) -> (watch::Sender<Update>, watch::Sender<bool>, PageStream) {
         let (send, updates) = watch::channel(Update::Rendered(Arc::new(fragments(first))));
         let (stop, stopping) = watch::channel(false);
-        let permit = Arc::new(Semaphore::new(1)).acquire_owned().await.expect("a permit");
         let ends_at = Instant::now() + LIFETIME;
         let sent = fragments(first);
         let stream = PageStream {
@@ -140,7 +135,7 @@ mod tests {
             first: None,
             is_stale: false,
             is_over: false,
-            _permit: permit,
+            _permit: StreamPermit::for_test(),
         };
         (send, stop, stream)
     }

@@ -17,8 +17,7 @@ use crate::{call::Call, error::Error, worker::Existence};
 
 pub(super) fn routes() -> Vec<Route> {
     vec![
-        route("/worker/v1/claim", "workerClaim", "Claim jobs, and wait for some if there are none", claim)
-            .waits(),
+        route("/worker/v1/claim", "workerClaim", "Claim jobs, and wait for some if there are none", claim),
         route("/worker/v1/release", "workerRelease", "Release jobs that were not started", release),
         route(
             "/worker/v1/release-claims",
@@ -26,8 +25,7 @@ pub(super) fn routes() -> Vec<Route> {
             "Release all jobs of claims whose answers were lost",
             release_claims,
         ),
-        route("/worker/v1/gates", "workerGates", "The versions of gates; waits until one changes", gates)
-            .waits(),
+        route("/worker/v1/gates", "workerGates", "The versions of gates; waits until one changes", gates),
     ]
 }
 

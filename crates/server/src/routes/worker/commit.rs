@@ -49,7 +49,7 @@ async fn commit(call: Call, request: Commit) -> Result<CommitAnswer, Error> {
         };
         let is_error = change.outcome.error.is_some();
         let counts = if known.rev == change.rev { known.retry_counts.as_slice() } else { &[] };
-        let retry = RetryState { own: known.retry.as_deref(), counts, random: fastrand::f64() };
+        let retry = RetryState { own: known.retry.as_deref(), counts, random: call.engine().env().random() };
         let change = change.into_change(worker, &known.facts, &retry);
         let change = change
             .map_err(|why| Error::invalid(format!("the change of the job {job} is wrong: {why}"), ""))?;

@@ -1,6 +1,6 @@
 //! Registering workers, renewing their leases, and ending their service.
 
-use std::time::Duration;
+use std::{collections::HashSet, time::Duration};
 
 use windlass::{
     env::IdSource,
@@ -81,7 +81,7 @@ async fn register(call: Call, request: Register) -> Result<Registered, Error> {
         }
     }
     let (token, now) = (Workers::token(&call.principal), call.now()?);
-    let ids = IdSource::default();
+    let ids = IdSource::new(call.engine().env().clone());
     let mut new = NewWorker {
         id: worker.unwrap_or_else(|| ids.worker()),
         name,
@@ -119,14 +119,14 @@ pub(super) async fn settled(
         named.sort_unstable();
         named.dedup();
     }
-    let mut settled = Vec::with_capacity(named.len());
-    for number in named {
-        // Its jobs may have been committed through another server.
-        let is_over = call.workers().claims.is_over(worker, number)
-            || call.store().claimed_jobs(worker, number).await?.is_empty();
-        if is_over {
-            settled.push(number);
-        }
+    let (mut settled, open): (Vec<ClaimNo>, Vec<ClaimNo>) =
+        named.into_iter().partition(|number| call.workers().claims.is_over(worker, *number));
+    if !open.is_empty() {
+        // Their jobs may have been committed through another server.
+        let kept: HashSet<ClaimNo> =
+            call.store().claims_with_jobs(worker, &open).await?.into_iter().collect();
+        settled.extend(open.into_iter().filter(|number| !kept.contains(number)));
+        settled.sort_unstable();
     }
     Ok(settled)
 }

@@ -14,7 +14,7 @@ use std::{future::Future, time::Duration};
 
 use axum::http::Method;
 use serde::de::DeserializeOwned;
-use tokio::{sync::OwnedSemaphorePermit, time::Instant};
+use tokio::time::Instant;
 use windlass::{
     JobId,
     model::WorkerId,
@@ -28,6 +28,7 @@ use crate::{
     call::Call,
     error::{Error, ErrorKind},
     reply::Reply,
+    server::StreamPermit,
     worker::{Existence, Workers},
 };
 
@@ -122,9 +123,8 @@ impl Call {
     }
 
     /// Counts a call that waits, which stops counting among those that run. Returns until when it may wait.
-    fn wait_until(&self, wait: Duration) -> Result<(Instant, OwnedSemaphorePermit), Error> {
-        let permit = self.shared.stream_permit()?;
-        self.permit.release();
+    fn wait_until(&self, wait: Duration) -> Result<(Instant, StreamPermit), Error> {
+        let permit = self.start_waiting()?;
         Ok((Instant::now() + wait.min(self.shared.settings.max_wait), permit))
     }
 }

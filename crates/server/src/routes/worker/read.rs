@@ -1,6 +1,11 @@
 //! What running code reads. A token that is limited to kinds or queues reads of jobs within them only.
 
-use windlass::{model::JournalEntry, store::BranchChildFilter};
+use windlass::{
+    JobId,
+    model::JournalEntry,
+    operate::views::rows_within,
+    store::{BranchChildFilter, ChildBounds, PayloadsOf},
+};
 use windlass_remote::protocol::{
     MAX_NAMED, MAX_PAGE,
     reads::{
@@ -16,6 +21,8 @@ use crate::{call::Call, error::Error};
 
 /// How many entries of each journal are read at once if several are: most have fewer.
 const FIRST_PAGE: usize = 200;
+/// How many children of a branch one statement examines for some that are in other states.
+const EXAMINED: usize = 10_000;
 
 pub(super) fn routes() -> Vec<Route> {
     vec![
@@ -37,23 +44,57 @@ fn page<T>(mut rows: Vec<T>, limit: usize) -> (Vec<T>, bool) {
     (rows, more)
 }
 
-fn journal_page(entries: Vec<JournalEntry>, limit: usize) -> JournalPage {
-    let (entries, more) = page(entries, limit);
-    JournalPage { entries: entries.into_iter().map(Into::into).collect(), more }
+impl Call {
+    /// How many of the next rows a page has: at most `limit`, and at most as many bytes as a page may have. Few rows always fit, and are not
+    /// measured.
+    pub(super) async fn fitting(&self, of: PayloadsOf<'_>, limit: usize) -> Result<usize, Error> {
+        let most = self.shared.settings.page_bytes;
+        let fits_always = most / (self.store().limits().payload as u64).max(1);
+        if limit as u64 <= fits_always {
+            return Ok(limit);
+        }
+        let sizes = self.engine().inspect().payload_sizes(of, limit).await?;
+        Ok(rows_within(&sizes, most))
+    }
+
+    /// A page of a journal. One with few entries, as most journals are, is one read.
+    async fn journal_page(
+        &self,
+        job: JobId,
+        after: Option<i32>,
+        limit: usize,
+    ) -> Result<(Vec<JournalEntry>, bool), Error> {
+        let most = self.shared.settings.page_bytes;
+        let few = usize::try_from(most / (self.store().limits().payload as u64).max(1)).unwrap_or(usize::MAX);
+        let first = limit.min(few.max(1));
+        let read = self.store().journal(job, after, first + 1).await?;
+        if first == limit || read.len() <= first {
+            return Ok(page(read, first));
+        }
+        let fitting = self.fitting(PayloadsOf::Journal { job, after }, limit).await?;
+        Ok(page(self.store().journal(job, after, fitting + 1).await?, fitting))
+    }
 }
 
 async fn journal(call: Call, Journal { job, after, limit }: Journal) -> Result<JournalPage, Error> {
     call.check_visible(job).await?;
-    let limit = limit.min(MAX_PAGE);
-    Ok(journal_page(call.store().journal(job, after, limit + 1).await?, limit))
+    let (entries, more) = call.journal_page(job, after, limit.min(MAX_PAGE)).await?;
+    Ok(JournalPage { entries: entries.into_iter().map(Into::into).collect(), more })
 }
 
+/// The first page of each journal. Those for which an answer has no room are empty, with more to come.
 async fn journals(call: Call, Journals { jobs }: Journals) -> Result<JournalsAnswer, Error> {
     check_count("jobs", jobs.len(), MAX_NAMED)?;
-    let mut journals = Vec::with_capacity(jobs.len());
+    let (mut journals, mut bytes) = (Vec::with_capacity(jobs.len()), 0);
     for job in jobs {
         call.check_visible(job).await?;
-        journals.push(journal_page(call.store().journal(job, None, FIRST_PAGE + 1).await?, FIRST_PAGE));
+        if bytes >= call.shared.settings.page_bytes {
+            journals.push(JournalPage { entries: Vec::new(), more: true });
+            continue;
+        }
+        let (entries, more) = call.journal_page(job, None, FIRST_PAGE).await?;
+        bytes += entries.iter().map(|entry| entry.payload.bytes.len() as u64).sum::<u64>();
+        journals.push(JournalPage { entries: entries.into_iter().map(Into::into).collect(), more });
     }
     Ok(JournalsAnswer { journals })
 }
@@ -75,7 +116,8 @@ async fn inbox(call: Call, Inbox { job, limit }: Inbox) -> Result<InboxAnswer, E
 async fn child_ends(call: Call, request: ChildEnds) -> Result<ChildEndsPage, Error> {
     let ChildEnds { job, rev, after, limit } = request;
     call.check_visible(job).await?;
-    let limit = limit.min(MAX_PAGE);
+    let of = PayloadsOf::ChildEnds { parent: job, parent_rev: rev, after };
+    let limit = call.fitting(of, limit.min(MAX_PAGE)).await?;
     let (children, more) = page(call.store().child_ends(job, rev, after, limit + 1).await?, limit);
     Ok(ChildEndsPage { children: children.into_iter().map(Into::into).collect(), more })
 }
@@ -89,10 +131,19 @@ async fn branches(call: Call, Branches { job }: Branches) -> Result<BranchesAnsw
 async fn branch_children(call: Call, request: BranchChildren) -> Result<BranchChildrenPage, Error> {
     let BranchChildren { job, branch, states, after, limit } = request;
     call.check_visible(job).await?;
-    let limit = limit.min(MAX_PAGE);
-    let filter = BranchChildFilter { job, branch, states: states.into(), after, limit: limit + 1 };
-    let (children, more) = page(call.store().branch_children(&filter).await?, limit);
-    Ok(BranchChildrenPage { children: children.into_iter().map(Into::into).collect(), more })
+    let limit = limit.clamp(1, MAX_PAGE);
+    let bounds = ChildBounds { examine: EXAMINED, bytes: call.shared.settings.page_bytes };
+    let mut filter = BranchChildFilter { job, branch, states: states.into(), after, limit };
+    // A client goes on after the last child of a page: none is empty, unless it is the last.
+    loop {
+        let page = call.engine().inspect().branch_children_page(&filter, bounds).await?;
+        if page.children.is_empty() && page.next.is_some() {
+            filter.after = page.next;
+            continue;
+        }
+        let children: Vec<_> = page.children.into_iter().map(Into::into).collect();
+        return Ok(BranchChildrenPage { children, more: page.next.is_some() });
+    }
 }
 
 async fn clock(call: Call, Clock {}: Clock) -> Result<ClockAnswer, Error> {

@@ -2,7 +2,7 @@
 
 use windlass::{
     model::{Epoch, NewJob, SubmitOutcome},
-    store::{ClaimOnSubmit, JobEnd, SignalOutcome},
+    store::{ClaimOnSubmit, JobEnd, PayloadsOf, SignalOutcome},
 };
 use windlass_remote::protocol::{
     MAX_BATCH, MAX_NAMED,
@@ -76,7 +76,10 @@ async fn deliver(call: Call, request: Deliver) -> Result<DeliverAnswer, Error> {
 
 async fn ends(call: Call, Ends { jobs }: Ends) -> Result<EndsAnswer, Error> {
     check_count("jobs", jobs.len(), MAX_NAMED)?;
-    let mut ends = call.store().job_ends(&jobs).await?;
+    // The client asks again for those that are missing.
+    let fitting = call.fitting(PayloadsOf::Outputs(&jobs), jobs.len()).await?;
+    let jobs = &jobs[..fitting];
+    let mut ends = call.store().job_ends(jobs).await?;
     for (job, end) in jobs.iter().zip(&mut ends) {
         if !call.sees_job(*job).await? {
             *end = Some(JobEnd::Gone);

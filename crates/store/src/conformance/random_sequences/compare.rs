@@ -10,9 +10,9 @@ use super::{
     pair::Pair,
 };
 use crate::{
-    AuditFilter, BranchChildFilter, BranchTimes, CANCEL_GATE, ChildStates, Error, Filter, Fut, Holds,
-    JobPulse, LimitView, OpenBranch, RateHold, ReapReport, RollUpRequest, SignalWaitFilter, StateCount,
-    TIMER_GATE, ThroughputBy, ThroughputFilter, UnsuccessfulFilter, WorkerView,
+    AuditFilter, BranchChild, BranchChildFilter, BranchTimes, CANCEL_GATE, ChildBounds, ChildStates, Error,
+    Filter, Fut, Holds, JobPulse, LimitView, OpenBranch, PayloadsOf, RateHold, ReapReport, RollUpRequest,
+    SignalWaitFilter, StateCount, TIMER_GATE, ThroughputBy, ThroughputFilter, UnsuccessfulFilter, WorkerView,
 };
 
 /// Makes one call on both stores and compares the results.
@@ -88,6 +88,9 @@ impl Pair {
         on_both!(self, |store| store.inspect().transitions(id, Some(Rev(1)), 5));
         on_both!(self, |store| store.inspect().journal(id, None, usize::MAX));
         on_both!(self, |store| store.inspect().journal(id, Some(4), 2));
+        on_both!(self, |store| store.inspect().journal_end(id, 2));
+        let of = PayloadsOf::Journal { job: id, after: Some(0) };
+        on_both!(self, |store| store.inspect().payload_sizes(of, 9));
         on_both!(self, |store| store.inspect().context(id));
         for rev in 1..4 {
             on_both!(self, |store| store.inspect().child_ends(id, Rev(rev), None, 5));
@@ -100,6 +103,7 @@ impl Pair {
                 let filter =
                     BranchChildFilter { job: id, branch: branch.number, states, after: None, limit: 9 };
                 on_both!(self, |store| store.inspect().branch_children(&filter));
+                on_both!(self, |store| page_of_children(store, &filter));
             }
         }
         Ok(())
@@ -221,6 +225,18 @@ async fn holds(store: &Handle, id: JobId) -> Result<Option<Holds>, Error> {
     let waiting = holds.iter_mut().filter_map(|holds| holds.waiting.as_mut());
     waiting.flat_map(|waiting| &mut waiting.unreadable).for_each(|signal| signal.number = 0);
     Ok(holds)
+}
+
+/// The first page of children of a branch that examines few of them, without how many those were: the stores may examine more than they need.
+async fn page_of_children(
+    store: &Handle,
+    filter: &BranchChildFilter,
+) -> Result<(Vec<BranchChild>, Option<JobId>), Error> {
+    let few = BranchChildFilter { limit: 2, ..filter.clone() };
+    // All unsuccessful ones match: how many are examined says nothing.
+    let examine = if filter.states == ChildStates::Unsuccessful { 99 } else { 3 };
+    let page = store.inspect().branch_children_page(&few, ChildBounds { examine, bytes: 40 }).await?;
+    Ok((page.children, page.next))
 }
 
 /// The rate limits, without what depends on the real clock.

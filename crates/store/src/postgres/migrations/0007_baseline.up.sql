@@ -109,7 +109,7 @@ create table jobs (
     wait          text,                 -- JSON: what it waits for, or waited for when it last made progress
     wait_names    text[],               -- the names of the signals it waits for; null if it waits for children
     unwind        text,                 -- JSON: how it ends once that is undone; written by commit, and by whoever ends it
-    item          text,                 -- which item of the spawn, if it has several; written at submit
+    item          text collate "C",     -- which item of the spawn, if it has several; written at submit
     error_class   text,                 -- of an unsuccessful job: the class of its error, as it stands in the JSON
     unsuccessful_stage text             -- the stage again, likewise
 ) with (fillfactor = 50);
@@ -120,6 +120,7 @@ create index jobs_unsuccessful on jobs (unsuccessful_state, id) where unsuccessf
 -- Each child is in one of these two.
 create index jobs_parent on jobs (parent, id) where parent is not null and branch is null;
 create index jobs_branch on jobs (parent, branch, id) where branch is not null;
+create index jobs_item on jobs (branch, parent, spawn, (coalesce(item, ''))) where branch is not null;
 create index jobs_branch_unsuccessful on jobs (parent, branch, id) where branch is not null and unsuccessful_state is not null;
 
 -- Lists of jobs. What has no index here is found through one of these, or among all jobs.

@@ -1,5 +1,6 @@
 -- Inspect, as far as children and branches go: reads jobs, branches and branch_counts, and locks nothing. In the lists of jobs, $1 is the
--- span by which a job's priority moves its rank. Two indexes hold children, jobs_parent and jobs_branch; SQLite has one for both.
+-- span by which a job's priority moves its rank. Two indexes hold children, jobs_parent and jobs_branch; SQLite has one for both. jobs_item
+-- holds those in branches by their items.
 --
 -- Ranges are written as row comparisons that no other index can serve: the planner has no choice.
 
@@ -117,6 +118,79 @@ with page as materialized (
 select {{child}}, case when (select count(*) from page) = $7 then (select id from page order by id desc limit 1) end
 from (select 1) as always left join (matching join jobs j on j.id = matching.id) on true
 order by j.id
+
+-- fragment: bytes
+-- The bytes of the payloads of a child. Reads none of them.
+(octet_length(j.input)::int8 + coalesce(octet_length(j.output), 0) + coalesce(octet_length(j.data), 0))
+
+-- fragment: fitting(limit, most)
+-- Of the children in `matching`, those that a page has: as many as fit, but at least one.
+sums as materialized (
+    select id, row_number() over (order by id) as place, sum(bytes) over (order by id) as total from matching
+), fitting as materialized (
+    select id from sums where place = 1 or total <= {{most}}::int8 order by id limit {{limit}}::int8
+)
+
+-- fragment: page_of_children(examined)
+-- Reads the children in `fitting`. Each row, of which there is at least one, ends with the child after which the next page begins, if any is
+-- left: the last of these, or, if all that match are in this page, the last that was examined; and with how many were examined.
+select {{child}},
+       case when (select count(*) from fitting) < (select count(*) from matching) then (select id from fitting order by id desc limit 1)
+            when (select count(*) from page) = {{examined}}::int8 then (select id from page order by id desc limit 1) end,
+       (select count(*) from page)
+from (select 1) as always left join (fitting join jobs j on j.id = fitting.id) on true
+order by j.id
+
+-- name: branch_children_page
+-- Lists, of the next $7 children of a branch by id, at most $6 that are in the states $5 (null for all), with at most $8 bytes. Walks
+-- jobs_branch.
+with page as materialized (
+    select j.id, j.state, {{bytes}} as bytes from jobs j
+    where {{in_branch($2::uuid, $3::int8, coalesce($4::uuid, '00000000-0000-0000-0000-000000000000'::uuid))}}
+    order by j.parent, j.branch, j.id
+    limit $7::int8
+), matching as materialized (
+    select id, bytes from page where $5::int2[] is null or state = any($5)
+), {{fitting($6, $8)}}
+{{page_of_children($7)}}
+
+-- name: unsuccessful_children_page
+-- Lists children of a branch that failed or were cancelled, by id: at most $5, with at most $6 bytes, of the next $7. Walks
+-- jobs_branch_unsuccessful, which holds no others.
+with page as materialized (
+    select j.id, {{bytes}} as bytes from jobs j
+    where {{in_branch($2::uuid, $3::int8, coalesce($4::uuid, '00000000-0000-0000-0000-000000000000'::uuid))}}
+      and j.unsuccessful_state is not null
+    order by j.parent, j.branch, j.id
+    limit $7::int8
+), matching as materialized (
+    select id, bytes from page
+), {{fitting($5, $6)}}
+{{page_of_children($7)}}
+
+-- name: branch_items
+-- Lists the children of a branch that have one of the items $4 of spawn $3, or begin with one. A block and the parts that it was split into
+-- may begin with the same one. Walks jobs_item.
+select found.id, i.item, found.stage
+from unnest($4::text[]) with ordinality as i (item, position)
+cross join lateral (
+    select j.id, j.stage from jobs j
+    where (j.branch, j.parent, j.spawn, coalesce(j.item, '')) >= ($2::int8, $1::uuid, $3::int2, i.item collate "C")
+      and (j.branch, j.parent, j.spawn, coalesce(j.item, '')) <= ($2, $1, $3, i.item collate "C")
+      and j.branch is not null
+    order by j.branch, j.parent, j.spawn, coalesce(j.item, '')
+    limit 100
+) found
+order by i.position, found.id
+
+-- name: child_output_sizes
+-- Reads the bytes of the outputs that child_ends lists. Walks jobs_parent.
+select coalesce(octet_length(j.output), 0)::int8
+from jobs j
+where (j.parent, j.id) > ($1::uuid, coalesce($3::uuid, '00000000-0000-0000-0000-000000000000'::uuid)) and j.parent <= $1 and j.parent_rev = $2
+  and j.parent is not null and j.branch is null
+order by j.parent, j.id
+limit $4
 
 -- name: unsuccessful_children
 -- Lists children of a branch that failed or were cancelled, by id. Walks jobs_branch_unsuccessful, which holds no others.

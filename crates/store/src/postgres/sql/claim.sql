@@ -177,6 +177,15 @@ cross join lateral (select * from jobs where id = p.id and epoch = p.epoch and s
 where c.worker = $1 and c.number = $2
 order by p.position
 
+-- name: with_jobs
+-- Lists which claims of a worker still have a job. Walks the primary keys of claims and jobs, of each claim until it finds one. SQLite
+-- reads each claim by itself.
+select c.number from claims c
+where c.worker = $1 and c.number = any($2::int8[]) and exists (
+    select from unnest(c.jobs, c.epochs) as p (id, epoch)
+    cross join lateral (select from jobs where id = p.id and epoch = p.epoch and state = 0 offset 0) j
+)
+
 -- name: inbox
 -- Reads the signals that claimed jobs wait for, oldest first, without unreadable ones: of each name the oldest, or all of them ($2 says
 -- so for each job in $1 and name in $3). For jobs whose signals the claim did not read. Walks the primary key of signals.

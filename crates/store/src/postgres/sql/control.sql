@@ -212,3 +212,10 @@ where id = $1
 insert into audit_log (at, author, action, subject, note)
 select {{common.now}}, $2::text, $3::text, s.subject, $5::text
 from unnest($4::text[]) with ordinality as s (subject, position) order by s.position
+
+-- name: write_audits
+-- Adds entries of several authors to the audit log, in order. SQLite writes each by itself.
+insert into audit_log (at, author, action, subject, note)
+select {{common.now}}, s.author, s.action, s.subject, s.note
+from unnest($2::text[], $3::text[], $4::text[], $5::text[]) with ordinality as s (author, action, subject, note, position)
+order by s.position

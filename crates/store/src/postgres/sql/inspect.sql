@@ -20,6 +20,10 @@ where j.id = $1
 -- Reads how jobs ended, if they did. Walks the primary key.
 select id, state, reason, failure, output_codec, output from jobs where id = any($1::uuid[])
 
+-- name: output_sizes
+-- Reads the bytes of the outputs of jobs. Walks the primary key.
+select id, coalesce(octet_length(output), 0)::int8 from jobs where id = any($1::uuid[])
+
 -- name: history
 -- Lists the failed attempts of a job. Walks the primary key.
 select epoch, worker, started_at, ended_at, failure from attempts where job = $1 order by epoch
@@ -70,6 +74,21 @@ cross join lateral (
         select seq, call_kind, event, name, key, source_line, at, codec, payload from journal where job = i.id order by seq
     ) e
 ) a
+
+-- name: journal_sizes
+-- Reads the bytes of the payloads of entries after a position, in order. Walks the primary key.
+select octet_length(payload)::int8 from journal where job = $1 and seq > $2 order by seq limit $3
+
+-- name: journal_end
+-- Reads the last entries of a journal, the last one first, with the bytes of their payloads, but only the payloads of entries of kind $3. Walks
+-- the primary key backwards.
+select seq, call_kind, event, name, key, source_line, at, codec, case when call_kind = $3::int2 then payload else ''::bytea end,
+       octet_length(payload)::int8
+from journal where job = $1 order by seq desc limit $2
+
+-- name: journal_before
+-- Counts the entries before a position, at most $3. Walks the primary key.
+select count(*) from (select from journal where job = $1 and seq < $2 limit $3) e
 
 -- name: context
 -- Reads the values of a workflow's context. Walks the primary key.

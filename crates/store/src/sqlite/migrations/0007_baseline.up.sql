@@ -109,7 +109,8 @@ create table windlass_jobs (
 create unique index windlass_jobs_key on windlass_jobs (kind, key) where key is not null;
 create index windlass_jobs_unsuccessful on windlass_jobs (unsuccessful_state, id) where unsuccessful_state is not null;
 create index windlass_jobs_parent on windlass_jobs (parent, branch, id) where parent is not null;
-
+-- Children of branches by their items, for people who name one.
+create index windlass_jobs_item on windlass_jobs (branch, parent, spawn, item) where branch is not null;
 -- Parked jobs whose children have all ended. There should be none: the end of the last child wakes the parent. `repair` looks.
 create index windlass_jobs_stuck on windlass_jobs (id) where parked = 2 and pending_children = 0;
 

@@ -1,5 +1,6 @@
 -- Inspect, as far as children and branches go: reads jobs and branches. ?1 is the span by which a job's priority moves its rank.
--- In PostgreSQL two indexes hold children (jobs_parent those outside of branches); here jobs_parent holds all.
+-- In PostgreSQL two indexes hold children (jobs_parent those outside of branches); here jobs_parent holds all; jobs_item holds
+-- those in branches by their items.
 
 -- name: children
 -- Lists children of a job, oldest first: those in branch ?5, or in no branch if it is null. Walks jobs_parent.
@@ -75,6 +76,32 @@ from windlass_jobs j
 where j.parent = ?2 and j.branch = ?3 and j.id > ?4 and (?6 is null or (j.state = 0) = ?6)
 order by j.id
 limit ?5
+
+-- name: examined_children
+-- Reads how many of the next ?4 children of a branch there are, and the last of them. Walks jobs_parent.
+select count(*), max(id)
+from (select id from windlass_jobs where parent = ?1 and branch = ?2 and id > ?3 order by id limit ?4)
+
+-- name: branch_children_page
+-- Lists children of a branch up to child ?5, by id: all, the live ones (?6 is true) or those that have ended (?6 is false). The caller stops
+-- when it has enough. Walks jobs_parent.
+select {{child}}
+from windlass_jobs j
+where j.parent = ?2 and j.branch = ?3 and j.id > ?4 and j.id <= ?5 and (?6 is null or (j.state = 0) = ?6)
+order by j.id
+
+-- name: branch_item
+-- Lists the children of a branch that have an item of a spawn, or begin with it. Walks jobs_item.
+select id, stage from windlass_jobs where branch = ?2 and parent = ?1 and spawn = ?3 and item = ?4 and branch is not null
+order by id limit 100
+
+-- name: child_output_sizes
+-- Reads the bytes of the outputs that child_ends lists. Walks jobs_parent.
+select coalesce(length({{common.output}}), 0)
+from windlass_jobs j
+where j.parent = ?1 and j.branch is null and j.parent_rev = ?2 and j.id > ?3
+order by j.id
+limit ?4
 
 -- name: unsuccessful_children
 -- Lists children of a branch that failed or were cancelled (?6), by id. Walks jobs_unsuccessful from the first child of the branch

@@ -19,6 +19,10 @@ select progress from windlass_workers where id = ?1
 select j.state, j.reason, j.failure, j.output_codec, {{common.output}}
 from windlass_jobs j where j.id = ?1
 
+-- name: output_sizes
+-- Reads the bytes of the output of a job. Walks the primary key.
+select coalesce(length({{common.output}}), 0) from windlass_jobs j where j.id = ?1
+
 -- name: history
 -- Lists the failed attempts of a job. Walks the primary key.
 select epoch, worker, started_at, ended_at, failure from windlass_attempts where job = ?1 order by epoch
@@ -54,6 +58,20 @@ order by l.version, s.stage, s.next, s.outcome
 -- Reads the entries of a journal after a position, in order. The caller stops when it has enough: SQLite plans a statement again
 -- whenever the parameter of a limit changes. Walks the primary key.
 select seq, call_kind, event, name, key, source_line, at, codec, payload from windlass_journal where job = ?1 and seq > ?2 order by seq
+
+-- name: journal_sizes
+-- Reads the bytes of the payloads of entries after a position, in order. The caller stops when it has enough. Walks the primary key.
+select length(payload) from windlass_journal where job = ?1 and seq > ?2 order by seq
+
+-- name: journal_end
+-- Reads the last entries of a journal, the last one first, with the bytes of their payloads, but only the payloads of entries of kind ?3. Walks
+-- the primary key backwards.
+select seq, call_kind, event, name, key, source_line, at, codec, case when call_kind = ?3 then payload else x'' end, length(payload)
+from windlass_journal where job = ?1 order by seq desc limit ?2
+
+-- name: journal_before
+-- Counts the entries before a position, at most ?3. Walks the primary key.
+select count(*) from (select 1 from windlass_journal where job = ?1 and seq < ?2 limit ?3)
 
 -- name: context
 -- Reads the values of a workflow's context, by name. Walks the primary key.
