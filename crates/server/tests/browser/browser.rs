@@ -18,6 +18,8 @@ use crate::{
 
 /// How long a condition is left alone before it is asked for again.
 const PAUSE: Duration = Duration::from_millis(40);
+/// The most that a picture is high.
+const MAX_HEIGHT: u32 = 12_000;
 /// The name under which the protocol sends elements.
 const ELEMENT: &str = "element-6066-11e4-a52e-4f735466cecf";
 
@@ -211,9 +213,11 @@ impl Browser {
         Browser::expect(self.call("POST", "/goog/cdp/execute", body).await)
     }
 
-    /// Shows pages as on a system with a dark or a light theme.
+    /// Shows pages as on a system with a dark or a light theme, whose user wants no motion: what is measured stands still.
     pub(crate) async fn set_theme(&self, theme: &str) {
-        let features = json!({ "features": [{ "name": "prefers-color-scheme", "value": theme }] });
+        let feature = |name: &str, value: &str| json!({ "name": name, "value": value });
+        let features = [feature("prefers-color-scheme", theme), feature("prefers-reduced-motion", "reduce")];
+        let features = json!({ "features": features });
         self.devtools("Emulation.setEmulatedMedia", features).await;
     }
 
@@ -229,12 +233,14 @@ impl Browser {
         self.devtools("Emulation.setScriptExecutionDisabled", json!({ "value": true })).await;
     }
 
-    /// The whole page as a picture.
-    pub(crate) async fn screenshot(&self) -> Vec<u8> {
-        let size = self.devtools("Page.getLayoutMetrics", json!({})).await["cssContentSize"].take();
-        let clip = json!({ "x": 0, "y": 0, "width": size["width"], "height": size["height"], "scale": 1 });
-        let wanted = json!({ "format": "png", "captureBeyondViewport": true, "clip": clip });
-        let picture = self.devtools("Page.captureScreenshot", wanted).await;
+    /// The page as a picture, on a screen of this width on which all of it has room.
+    pub(crate) async fn screenshot(&self, width: u32) -> Vec<u8> {
+        self.devtools("Emulation.setScrollbarsHidden", json!({ "hidden": true })).await;
+        self.set_size(width, 900).await;
+        let height = self.run("return document.documentElement.scrollHeight", json!([])).await;
+        let height = height.as_u64().and_then(|height| u32::try_from(height).ok()).expect("a height");
+        self.set_size(width, height.min(MAX_HEIGHT)).await;
+        let picture = self.devtools("Page.captureScreenshot", json!({ "format": "png" })).await;
         let text = picture["data"].as_str().expect("a picture");
         base64::engine::general_purpose::STANDARD.decode(text).expect("a picture")
     }

@@ -66,6 +66,15 @@ const isCovered = (element, x, y) => {
   return top && top !== element && !element.contains(top) && !top.contains(element) && top.closest('.veil, #drawer, dialog, .sheet, .tabbar, .topbar, .toasts, .bulk') && !top.closest('.veil, #drawer, dialog, .sheet, .tabbar, .topbar, .toasts, .bulk').contains(element);
 };
 
+// The part of a text in a drawing that is seen: a drawing within a drawing cuts what stands in it.
+const drawn = element => {
+  if (getComputedStyle(element.ownerSVGElement).overflow === 'visible') return element.getBoundingClientRect();
+  const box = element.getBoundingClientRect(), svg = element.ownerSVGElement, matrix = svg.getScreenCTM();
+  const frame = new DOMRect(matrix.e, matrix.f, svg.width.baseVal.value * matrix.a, svg.height.baseVal.value * matrix.d);
+  const x = Math.max(box.left, frame.left), y = Math.max(box.top, frame.top);
+  return new DOMRect(x, y, Math.max(0, Math.min(box.right, frame.right) - x), Math.max(0, Math.min(box.bottom, frame.bottom) - y));
+};
+
 const found = new Map();
 const measure = (element, box, colour, text, halo) => {
   if (!isSeen(element, box)) return;
@@ -92,7 +101,7 @@ for (const root of document.querySelectorAll(scope)) {
     const style = getComputedStyle(element), isDrawn = element instanceof SVGElement;
     const hasHalo = isDrawn && style.paintOrder.startsWith('stroke') && parseFloat(style.strokeWidth) >= 3;
     measured++;
-    measure(element, isDrawn ? element.getBoundingClientRect() : range.getClientRects()[0] || range.getBoundingClientRect(),
+    measure(element, isDrawn ? drawn(element) : range.getClientRects()[0] || range.getBoundingClientRect(),
       parsed(isDrawn ? style.fill : style.color), node.data, hasHalo && parsed(style.stroke));
   }
   for (const field of root.querySelectorAll('input:not([type=hidden], [type=checkbox], [type=radio]), textarea, select')) {

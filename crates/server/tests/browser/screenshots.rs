@@ -17,10 +17,9 @@ async fn every_page_has_its_picture() {
         let folder = folder.join(look);
         std::fs::create_dir_all(&folder).expect("a folder");
         browser.set_theme(theme).await;
-        browser.set_size(width, 900).await;
         for (name, path) in &site.pages {
             browser.goto(path).await;
-            let picture = browser.screenshot().await;
+            let picture = browser.screenshot(width).await;
             assert!(picture.starts_with(b"\x89PNG"), "{name}");
             std::fs::write(folder.join(format!("{name}.png")), picture).expect("written");
         }
