@@ -17,7 +17,8 @@ fn each_shell_accepts_its_script_and_it_has_every_command() {
     let sandbox = Sandbox::new();
     for (shell, check) in [("bash", "-n"), ("zsh", "-n"), ("fish", "--no-execute")] {
         let script = sandbox.ok(&["completions", shell]);
-        for word in ["schedules", "branches", "bench", "demo", "completions", "token-file", "dry-run", "exec"]
+        for word in
+            ["schedules", "ui", "branches", "bench", "demo", "completions", "token-file", "dry-run", "exec"]
         {
             assert!(script.contains(word), "{shell} lacks {word}");
         }

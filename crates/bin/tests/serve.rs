@@ -333,3 +333,35 @@ fn a_password_is_asked_for_twice_and_not_shown() {
     let (_, shown) = terminal.end();
     assert_contains(&shown, &["code 130", " echo "]);
 }
+
+#[test]
+fn the_address_of_the_dashboard_and_of_a_job_is_printed() {
+    let sandbox = Sandbox::new();
+    let id = sandbox.submit(&["noop", "--key", "a/b c"]);
+    let (_server, address) = start(&sandbox, &["--no-work"]);
+    let server = format!("http://{address}");
+    assert_eq!(sandbox.ok(&["ui", "--server", &server]), format!("{server}/\n"));
+    for name in [id.as_str(), "a/b c", "noop/a/b c"] {
+        assert_eq!(sandbox.ok(&["ui", name, "--server", &server]), format!("{server}/jobs/{id}\n"), "{name}");
+    }
+    let mut by_environment = sandbox.command(&["ui"]);
+    by_environment.env("WINDLASS_SERVER", &server);
+    assert_eq!(sandbox.finish(by_environment).stdout, format!("{server}/\n"));
+    assert_contains(&sandbox.fails(&["ui", "none", "--server", &server]), &["is not a job id", &server]);
+}
+
+#[test]
+fn a_dashboard_that_does_not_answer_or_asks_for_a_login_is_named() {
+    let sandbox = Sandbox::new();
+    let free = std::net::TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("an address");
+    let error = sandbox.fails(&["ui", "--server", &format!("http://{free}")]);
+    assert_contains(&error, &["no dashboard answers", "windlass serve", "windlass demo", "--server"]);
+    sandbox.ok(&["tokens", "create", "first", "--role", "admin"]);
+    let (_server, address) = start(&sandbox, &["--login", "--no-work"]);
+    let server = format!("http://{address}");
+    assert_eq!(
+        sandbox.ok(&["ui", "noop/a b", "--server", &server]),
+        format!("{server}/find?q=noop%2Fa%20b\n"),
+        "the browser logs in"
+    );
+}

@@ -10,6 +10,7 @@ fn help_names_every_command_and_says_where_to_start() {
     let commands = [
         "worker",
         "serve",
+        "ui",
         "submit",
         "jobs",
         "show",

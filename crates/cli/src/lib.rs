@@ -80,7 +80,8 @@ impl Command {
         let Flags { store, store_file, server, token_file, ca_file, config, log } = flags;
         let remote = RemoteSettings { url: server, token_file, ca_file, ..RemoteSettings::default() };
         let flags = Settings { store, store_file, remote, log, ..Settings::default() };
-        let settings = config::read(config.as_deref(), flags)?;
+        let mut settings = config::read(config.as_deref(), flags)?;
+        command.complete(&mut settings);
         let _log = command.start_log(&settings)?;
         // Boxed, because the futures of all commands are in it.
         Box::pin(command.run(&Program::new(engine, settings, name))).await

@@ -80,7 +80,7 @@ impl Program {
     }
 
     /// The server that is used in place of a store. Sends nothing.
-    fn server(&self) -> anyhow::Result<Server> {
+    pub(crate) fn server(&self) -> anyhow::Result<Server> {
         Server::new(&self.settings.remote, self)
     }
 

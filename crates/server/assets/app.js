@@ -119,12 +119,25 @@
       element.title = 'It no longer belongs to this list';
     } else if (live.last.get(element) !== patch.html) {
       live.last.set(element, patch.html);
-      element.closest('.gone')?.classList.remove('gone');
-      element.innerHTML = patch.html;
-      times(element);
-      reopen(element);
+      const newer = element.cloneNode(false);
+      newer.innerHTML = patch.html;
+      times(newer);
+      reopen(newer);
+      if (!newer.isEqualNode(element)) element.replaceChildren(...newer.childNodes);
     }
   });
+  // A row that is not in the list any more is dimmed, and one that is back is as the others.
+  const listed = (row, is) => {
+    if (!is) return live.waiting.set(row.id, { id: row.id, gone: true });
+    live.waiting.delete(row.id);
+    if (row.classList.contains('gone')) row.removeAttribute('title');
+    row.classList.remove('gone');
+  };
+  const take = patch => {
+    if (patch.rows) all('[data-row]').forEach(row => listed(row, patch.rows.includes(row.id)));
+    else if (patch.gone === undefined) live.waiting.set(patch.id, patch);
+    else if (by(patch.id)?.matches('[data-row]')) listed(by(patch.id), !patch.gone);
+  };
   const state = () => {
     const button = by('live'), lost = live.away || live.over || live.since && Date.now() - live.since >= 5000;
     if (!button) return;
@@ -149,7 +162,7 @@
     source.onopen = heard;
     source.addEventListener('patch', event => {
       heard();
-      for (const patch of JSON.parse(event.data)) live.waiting.set(patch.id, patch);
+      JSON.parse(event.data).forEach(take);
       flush();
     });
     source.addEventListener('stale', () => { live.away = true; live.since ||= Date.now(); state() });

@@ -8,7 +8,7 @@ mod server;
 mod store;
 
 use serde_json::Value;
-pub(crate) use server::Server;
+pub(crate) use server::{Server, needs_login};
 pub(crate) use store::Store;
 use windlass::{
     Calendar, CatchUp, ControlOutcome, Delivery, Engine, JobId, Overlap, RateCharge, Reason, Serial, State,

@@ -29,6 +29,7 @@ mod signal_waits;
 mod submit;
 mod throughput;
 mod tokens;
+mod ui;
 mod users;
 mod why;
 mod worker;
@@ -45,6 +46,7 @@ pub(crate) enum Command {
     Worker(Box<worker::Args>),
     #[cfg(feature = "serve")]
     Serve(Box<serve::Args>),
+    Ui(ui::Args),
     Submit(Box<submit::Args>),
     Jobs(jobs::Args),
     Show(show::Args),
@@ -82,6 +84,7 @@ impl Command {
             Command::Worker(args) => worker::run(*args, program).await,
             #[cfg(feature = "serve")]
             Command::Serve(args) => serve::run(*args, program).await,
+            Command::Ui(args) => ui::run(args, program).await,
             Command::Submit(args) => submit::run(*args, program).await,
             Command::Jobs(args) => jobs::run(args, program).await,
             Command::Show(args) => show::run(args, program).await,
@@ -111,6 +114,13 @@ impl Command {
             Command::Migrate(args) => migrate::run(args, program).await,
             Command::Doctor(args) => doctor::run(args, program).await,
             Command::Completions(_) => unreachable!("it is answered before a program is made"),
+        }
+    }
+
+    /// Completes the settings. Without a setting for a server, commands work on the store, and `ui` on a server of this machine.
+    pub(crate) fn complete(&self, settings: &mut Settings) {
+        if let Command::Ui(_) = self {
+            ui::complete(settings);
         }
     }
 

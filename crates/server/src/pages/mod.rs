@@ -46,6 +46,8 @@ mod shared_views;
 mod submit;
 mod timeline;
 mod trouble;
+#[cfg(test)]
+mod viewer_tests;
 mod waiting;
 mod workers;
 

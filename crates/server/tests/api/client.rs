@@ -134,8 +134,8 @@ pub(crate) async fn read_head<S: AsyncBufReadExt + Unpin>(stream: &mut S) -> Res
     loop {
         let mut line = String::new();
         stream.read_line(&mut line).await.expect("a header");
-        match line.trim_end().split_once(": ") {
-            Some((name, value)) => headers.push((name.to_owned(), value.to_owned())),
+        match line.trim_end().split_once(':') {
+            Some((name, value)) => headers.push((name.to_owned(), value.trim_start().to_owned())),
             None => return Response { status, headers, body: String::new() },
         }
     }

@@ -146,6 +146,15 @@ impl fmt::Display for Refusal {
 
 impl std::error::Error for Failure {}
 
+/// Whether a server refused a request because it had no token.
+pub(crate) fn needs_login(error: &anyhow::Error) -> bool {
+    let refusal = match error.downcast_ref() {
+        Some(Failure::Refused(refusal)) => refusal,
+        _ => return false,
+    };
+    refusal.status == StatusCode::UNAUTHORIZED && !refusal.has_token
+}
+
 /// What to do about a server of another version.
 fn same_version(version: &str) -> String {
     match version == OWN_VERSION {

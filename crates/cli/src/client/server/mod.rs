@@ -16,6 +16,7 @@ use serde::de::DeserializeOwned;
 use windlass::{JobId, Time, operate::doctor::Finding};
 use windlass_http::{Client as HttpClient, Options, Request, Response, encode_segment, header};
 
+pub(crate) use self::error::needs_login;
 use self::error::{Failure, Refusal};
 use crate::{
     config::RemoteSettings,
@@ -63,6 +64,17 @@ impl Server {
             error => error.into(),
         })?;
         Ok(Server { url: http.url(), http, has_token, name: program.name.clone() })
+    }
+
+    /// Its address, for people.
+    pub(crate) fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// Checks that it answers. Needs no token.
+    pub(crate) async fn check_health(&self) -> anyhow::Result<()> {
+        self.send(Request::get("/healthz")).await?;
+        Ok(())
     }
 
     /// The kinds whose code the server has.

@@ -2,7 +2,8 @@
 //!
 //! The server renders a page again, whole, and compares its parts with those that a browser has: so nothing is written twice, once for the
 //! page and once for its updates. A part is an element with an id and the attribute `data-live`; parts are not nested. A row is an element
-//! with an id and the attribute `data-row`: of a row that a later rendering does not have any more, the browser is told that it is gone.
+//! with an id and the attribute `data-row`: of a row that a later rendering does not have any more, the browser is told that it is gone, and of
+//! one that is there again, that it is back. A browser ignores what it has no place for: rows of which it only counts that they are new.
 //!
 //! This reads only what the templates of this crate have written: attributes are quoted, and text from users is escaped, so that a `<` always
 //! begins a tag.
@@ -52,22 +53,20 @@ impl Fragments {
         fragments
     }
 
-    /// What a browser that has `self` must be told to have `newer`; `None` if nothing has changed. Parts that `newer` alone has are left out:
-    /// the browser has no place for them.
+    /// What a browser that has `self` must be told to have `newer`; `None` if nothing has changed.
     pub(crate) fn patch(&self, newer: &Fragments) -> Option<Value> {
-        let changed =
-            newer.parts.iter().filter(|(id, html)| self.parts.get(*id).is_some_and(|old| old != *html));
+        let changed = newer.parts.iter().filter(|(id, html)| self.parts.get(*id) != Some(*html));
         let changed = changed.map(|(id, html)| json!({ "id": id, "html": html }));
         let gone = self.rows.difference(&newer.rows).map(|id| json!({ "id": id, "gone": true }));
-        let patches: Vec<Value> = changed.chain(gone).collect();
+        let back = newer.rows.difference(&self.rows).map(|id| json!({ "id": id, "gone": false }));
+        let patches: Vec<Value> = changed.chain(gone).chain(back).collect();
         (!patches.is_empty()).then(|| patches.into())
     }
 
-    /// What a browser has after a patch: the parts and rows that it had, as they are now. A row that was gone and is back is there again.
-    pub(crate) fn patched(&self, newer: &Fragments) -> Fragments {
-        let parts =
-            self.parts.iter().map(|(id, html)| (id.clone(), newer.parts.get(id).unwrap_or(html).clone()));
-        Fragments { parts: parts.collect(), rows: self.rows.intersection(&newer.rows).cloned().collect() }
+    /// What a browser must be told that has the page as it was at some time: all parts, and which rows there are. All others are gone.
+    pub(crate) fn full(&self) -> Value {
+        let parts = self.parts.iter().map(|(id, html)| json!({ "id": id, "html": html }));
+        parts.chain([json!({ "rows": self.rows })]).collect()
     }
 }
 
@@ -150,18 +149,25 @@ mod tests {
     }
 
     #[test]
-    fn a_patch_has_what_changed_and_rows_that_are_gone() {
+    fn a_patch_has_what_changed_and_rows_that_are_gone_or_back() {
         let of = |first: &str, rows: &[&str]| {
             let rows: String = rows.iter().map(|id| format!("<tr id=\"{id}\" data-row></tr>")).collect();
             Fragments::of(&format!("<b id=\"a\" data-live>{first}</b><b id=\"c\" data-live>same</b>{rows}"))
         };
         let (old, new) = (of("1", &["x", "y"]), of("2", &["y", "z"]));
         let patch = old.patch(&new).expect("a patch");
-        assert_eq!(patch, json!([{ "id": "a", "html": "2" }, { "id": "x", "gone": true }]));
+        let (gone, back) = (json!({ "id": "x", "gone": true }), json!({ "id": "z", "gone": false }));
+        assert_eq!(patch, json!([{ "id": "a", "html": "2" }, gone, back]));
         assert_eq!(old.patch(&old), None);
-        let patched = old.patched(&new);
-        assert_eq!(patched.patch(&new), None, "what was sent is not sent again");
-        assert_eq!(patched.rows.iter().collect::<Vec<_>>(), ["y"]);
+        let all = json!([{ "id": "a", "html": "2" }, { "id": "c", "html": "same" }, { "rows": ["y", "z"] }]);
+        assert_eq!(new.full(), all, "for a browser of which nothing is known");
+    }
+
+    #[test]
+    fn a_part_that_is_there_again_is_sent_again() {
+        let (with, without) = (Fragments::of("<b id=\"a\" data-live>1</b>"), Fragments::of(""));
+        assert_eq!(with.patch(&without), None);
+        assert_eq!(without.patch(&with), Some(json!([{ "id": "a", "html": "1" }])));
     }
 
     proptest! {

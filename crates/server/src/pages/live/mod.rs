@@ -2,6 +2,7 @@
 //!
 //! `hub` renders the pages that are open again, `fragments` compares what changed, and this file makes the text of one stream: `patch` with a list
 //! of `{id, html}` and `{id, gone}`, `stale` while the store does not answer, `fresh` when it does again, and `over` when the page must be loaded anew.
+//! The first patch of a stream has everything, and the list of `{rows}`: the browser may have had no stream for hours.
 
 pub(crate) mod fragments;
 pub(crate) mod hub;
@@ -10,6 +11,7 @@ use std::{convert::Infallible, sync::Arc, time::Duration};
 
 use axum::body::{Body, Bytes};
 use futures_util::stream::unfold;
+use serde_json::Value;
 use tokio::{sync::watch, time::Instant};
 
 use self::{fragments::Fragments, hub::Update};
@@ -20,7 +22,7 @@ const KEEP_ALIVE: Duration = Duration::from_secs(15);
 /// How long a stream lasts. A browser connects again, and is checked again: who has logged out loses the stream within this time.
 const LIFETIME: Duration = Duration::from_secs(600);
 
-/// A stream of what changes in a page, from `sent` on: what the browser has.
+/// A stream of what changes in a page. It begins with all of `sent`.
 pub(crate) fn stream(
     updates: watch::Receiver<Update>,
     sent: Fragments,
@@ -28,10 +30,10 @@ pub(crate) fn stream(
     permit: StreamPermit,
 ) -> Body {
     let ends_at = Instant::now() + LIFETIME;
-    let first = Some("retry: 2000\n\n".to_owned());
+    let first = Some(format!("retry: 2000\n\n{}", patch(&sent.full())));
     let state = PageStream {
         updates,
-        sent,
+        sent: Arc::new(sent),
         stopping,
         ends_at,
         first,
@@ -49,7 +51,7 @@ pub(crate) fn stream(
 struct PageStream {
     updates: watch::Receiver<Update>,
     /// What the browser has.
-    sent: Fragments,
+    sent: Arc<Fragments>,
     stopping: watch::Receiver<bool>,
     ends_at: Instant,
     first: Option<String>,
@@ -107,11 +109,15 @@ impl PageStream {
     }
 
     fn patch(&mut self, newer: &Arc<Fragments>) -> Option<String> {
-        let patch = self.sent.patch(newer)?;
-        self.sent = self.sent.patched(newer);
-        // JSON has no line breaks: it is one line of the stream.
-        Some(format!("event: patch\ndata: {patch}\n\n"))
+        let changes = self.sent.patch(newer)?;
+        self.sent = Arc::clone(newer);
+        Some(patch(&changes))
     }
+}
+
+/// The text of a patch. JSON has no line breaks: it is one line of the stream.
+fn patch(changes: &Value) -> String {
+    format!("event: patch\ndata: {changes}\n\n")
 }
 
 #[cfg(test)]
@@ -126,7 +132,7 @@ mod tests {
         let (send, updates) = watch::channel(Update::Rendered(Arc::new(fragments(first))));
         let (stop, stopping) = watch::channel(false);
         let ends_at = Instant::now() + LIFETIME;
-        let sent = fragments(first);
+        let sent = Arc::new(fragments(first));
         let stream = PageStream {
             updates,
             sent,
