@@ -252,6 +252,7 @@ fn pages(shown: &Shown) -> Vec<String> {
         "/analytics",
         "/analytics?span=24h",
         "/audit",
+        "/access",
         "/submit",
     ];
     let jobs = [

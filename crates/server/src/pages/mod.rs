@@ -10,6 +10,7 @@
 //! without script, and has no style or script within it. A form changes something only with the token that its page had, in the name of whoever is
 //! logged in. What users wrote is escaped by the templates or by `html`, and the size of a page is bounded whatever they wrote.
 
+mod access;
 mod analytics;
 mod assets;
 mod audit;
@@ -133,6 +134,7 @@ impl Pages {
 static PAGES: &[Page] = &[
     page!("/components", components::show),
     page!("/", overview::show),
+    page!("/access", access::show),
     page!("/analytics", analytics::show),
     page!("/audit", audit::show),
     page!("/branches", branches::show),
@@ -169,6 +171,7 @@ pub(crate) fn routes() -> Vec<Route> {
         preferences::routes(),
         find::routes(),
         assets::routes(),
+        access::act::routes(),
         jobs::act::routes(),
         job::act::routes(),
         operation::routes(),

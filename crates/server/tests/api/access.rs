@@ -261,7 +261,7 @@ async fn users_are_managed_by_admins(database: Database) {
     }
     post("", json!({ "name": "bob", "role": "viewer" })).await.refused(400, "invalid");
     let log_in = async |password: &str| {
-        server.engine.operator().log_in("eve", password).await.expect("answered").is_ok()
+        server.engine.operator().log_in("eve", password, "test").await.expect("answered").is_ok()
     };
     assert!(log_in("correct horse").await);
 

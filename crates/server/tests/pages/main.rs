@@ -7,4 +7,5 @@ mod client;
 #[allow(dead_code, reason = "other tests use the rest")]
 mod kit;
 
+mod access;
 mod overviews;
