@@ -3,23 +3,23 @@
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use windlass_model::{
-    Change, ClaimNo, ClaimedJob, CommitOutcome, JobClaim, JobId, JournalEntry, Limits, NewJob, NewSignal,
-    Payload, Rev, Signal, SubmitOutcome, Time, WorkerId,
+    BranchNo, Change, ClaimNo, ClaimedJob, CommitOutcome, JobClaim, JobId, JournalEntry, Limits, NewJob,
+    NewSignal, Payload, Rev, Signal, SubmitOutcome, Time, WorkerId,
 };
 
 use crate::{
     Actor, AdminAction, Alert, AlertChange, AlertMute, Alerts, Attempt, AuditEntry, AuditFilter, Backend,
-    Backlog, Branch, BranchChild, BranchChildFilter, BranchHealth, BranchTimes, CancelRequest, ChildEnd,
-    ChildGroup, ClaimBatch, ClaimOnSubmit, ClaimRequest, Control, ControlOutcome, Database, Diagnose,
-    Execution, Filter, Firing, Fork, Fut, Holds, Inspect, Job, JobAction, JobDetails, JobEnd, JobPage,
-    LastCall, LimitView, Maintenance, MatchCount, Miscount, Miss, NewAlertMute, NewOperation, NewSession,
-    NewToken, NewUser, NewWorker, Now, OldestReady, OpenBranch, Operation, OperationEnd, OperationId,
-    OperationProgress, Operations, ParkedJob, PollReport, Prune, Pruned, Pulse, QueueView, ReapReport,
-    ReapRequest, Registrant, RenewRequest, Renewal, Replay, RollUpReport, RollUpRequest, ScheduleView,
-    SchemaState, SerialView, Session, SessionUse, SignalOutcome, SignalWaitFilter, SignalWaits, SourceRow,
-    StageUpdate, StateCount, Store, StoredToken, StoredUser, Summary, TableSource, Throughput,
-    ThroughputFilter, TimerReport, Token, Tokens, Transition, TransitionCount, Unsuccessful,
-    UnsuccessfulFilter, User, UserChange, Users, Work, WorkerView,
+    Backlog, Branch, BranchChild, BranchChildFilter, BranchHealth, BranchRanges, BranchTimes, CancelRequest,
+    ChildEnd, ChildGroup, ChildRange, ClaimBatch, ClaimOnSubmit, ClaimRequest, Control, ControlOutcome,
+    Database, Diagnose, Execution, Filter, Firing, Fork, Fut, Holds, Inspect, Job, JobAction, JobDetails,
+    JobEnd, JobPage, LastCall, LimitView, Maintenance, MatchCount, Miscount, Miss, NewAlertMute,
+    NewOperation, NewSession, NewToken, NewUser, NewWorker, Now, OldestReady, OpenBranch, Operation,
+    OperationEnd, OperationId, OperationProgress, Operations, ParkedJob, PollReport, Prune, Pruned, Pulse,
+    QueueView, RangeChild, ReapReport, ReapRequest, Registrant, RenewRequest, Renewal, Replay, RollUpReport,
+    RollUpRequest, ScheduleView, SchemaState, SerialView, Session, SessionUse, SignalOutcome,
+    SignalWaitFilter, SignalWaits, SourceRow, StageUpdate, StateCount, Store, StoredToken, StoredUser,
+    Summary, TableSource, Throughput, ThroughputFilter, TimerReport, Token, Tokens, Transition,
+    TransitionCount, Unsuccessful, UnsuccessfulFilter, User, UserChange, Users, Work, WorkerView,
 };
 
 /// Declares [`Wrapper`] with every method of the traits, and implements the traits for every wrapper.
@@ -104,6 +104,8 @@ wrapper! {
         transitions(id: JobId, after: Option<Rev>, limit: usize) -> Fut<'a, Vec<Transition>>;
         children(parent: JobId, after: Option<JobId>, limit: usize) -> Fut<'a, Vec<Summary>>;
         live_children(parent: JobId, group: ChildGroup, among: usize) -> Fut<'a, Vec<Summary>>;
+        branch_ends(job: JobId, branch: BranchNo) -> Fut<'a, Option<ChildRange>>;
+        branch_ranges(of: BranchRanges<'a>) -> Fut<'a, Vec<Vec<RangeChild>>>;
         holds(id: JobId) -> Fut<'a, Option<Holds>>;
         state_counts() -> Fut<'a, Vec<StateCount>>;
         throughput(filter: &'a ThroughputFilter) -> Fut<'a, Vec<Throughput>>;

@@ -2,16 +2,17 @@
 
 use std::{sync::atomic::Ordering, time::Duration};
 
-use windlass_model::{JobId, NewJob, Rev, Time, WorkerId};
+use windlass_model::{BranchNo, JobId, NewJob, Rev, Time, WorkerId};
 use windlass_store::{
     Actor, AdminAction, Alert, AlertChange, AlertMute, Alerts, Attempt, AuditEntry, AuditFilter, Backlog,
-    BranchHealth, BranchTimes, ChildGroup, Control, ControlOutcome, Database, Diagnose, Error, Filter,
-    Firing, Fork, Fut, Holds, Inspect, Job, JobAction, JobDetails, JobPage, LastCall, LimitView, MatchCount,
-    Miscount, Miss, NewAlertMute, NewOperation, NewSession, NewToken, NewUser, Now, OldestReady, OpenBranch,
-    Operation, OperationEnd, OperationId, OperationProgress, Operations, ParkedJob, Pulse, QueueView,
-    Registrant, ScheduleView, SchemaState, SerialView, Session, SessionUse, SignalWaitFilter, SignalWaits,
-    StageUpdate, StateCount, StoredToken, StoredUser, Summary, Throughput, ThroughputFilter, Token, Tokens,
-    Transition, TransitionCount, Unsuccessful, UnsuccessfulFilter, User, UserChange, Users, WorkerView,
+    BranchHealth, BranchRanges, BranchTimes, ChildGroup, ChildRange, Control, ControlOutcome, Database,
+    Diagnose, Error, Filter, Firing, Fork, Fut, Holds, Inspect, Job, JobAction, JobDetails, JobPage,
+    LastCall, LimitView, MatchCount, Miscount, Miss, NewAlertMute, NewOperation, NewSession, NewToken,
+    NewUser, Now, OldestReady, OpenBranch, Operation, OperationEnd, OperationId, OperationProgress,
+    Operations, ParkedJob, Pulse, QueueView, RangeChild, Registrant, ScheduleView, SchemaState, SerialView,
+    Session, SessionUse, SignalWaitFilter, SignalWaits, StageUpdate, StateCount, StoredToken, StoredUser,
+    Summary, Throughput, ThroughputFilter, Token, Tokens, Transition, TransitionCount, Unsuccessful,
+    UnsuccessfulFilter, User, UserChange, Users, WorkerView,
 };
 
 use super::{RemoteStore, test_time};
@@ -55,6 +56,8 @@ unavailable! {
         transitions(id: JobId, after: Option<Rev>, limit: usize) -> Vec<Transition>, "the transitions of a machine";
         children(parent: JobId, after: Option<JobId>, limit: usize) -> Vec<Summary>, "lists of children";
         live_children(parent: JobId, group: ChildGroup, among: usize) -> Vec<Summary>, "lists of children";
+        branch_ends(job: JobId, branch: BranchNo) -> Option<ChildRange>, "lists of children";
+        branch_ranges(of: BranchRanges<'a>) -> Vec<Vec<RangeChild>>, "lists of children";
         holds(id: JobId) -> Option<Holds>, "what keeps a job from running";
         state_counts() -> Vec<StateCount>, "counts of jobs";
         backlog(cap: u64) -> Vec<Backlog>, "counts of jobs";

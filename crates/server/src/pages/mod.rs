@@ -15,6 +15,7 @@ mod analytics;
 mod assets;
 mod audit;
 mod bars;
+mod branch;
 mod branches;
 mod cache;
 mod calendar;
@@ -141,6 +142,7 @@ static PAGES: &[Page] = &[
     page!("/failures", failures::show),
     page!("/jobs", jobs::show),
     page!("/jobs/{job}", job::show),
+    page!("/jobs/{job}/branches/{branch}", branch::show),
     page!("/operations/{id}", operation::show),
     page!("/queues", queues::show),
     page!("/schedules", schedules::show),
@@ -174,6 +176,7 @@ pub(crate) fn routes() -> Vec<Route> {
         access::act::routes(),
         jobs::act::routes(),
         job::act::routes(),
+        branch::act::routes(),
         operation::routes(),
         queues::routes(),
         vec![page::live_route()],

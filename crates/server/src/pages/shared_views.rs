@@ -3,17 +3,19 @@
 use std::{sync::Arc, time::Duration};
 
 use windlass::{
+    JobId,
+    model::BranchNo,
     operate::{
         alerts::AlertsView,
         views::{
-            Failures, OpenBranches, Queues, Schedules, ThroughputRequest,
+            BranchDetails, BranchFailures, Failures, OpenBranches, Queues, Schedules, ThroughputRequest,
             ThroughputView,
         },
     },
     store::{ThroughputBy, Token, UnsuccessfulFilter, User},
 };
 
-use super::{analytics::Analytics, cache::Cache, page::PageCall, schedules::Ticks};
+use super::{analytics::Analytics, bars::ItemMap, cache::Cache, page::PageCall, schedules::Ticks};
 use crate::error::Error;
 
 /// How many branches are listed.
@@ -36,6 +38,8 @@ pub(crate) struct SharedViews {
     failures: Cache<(), Failures>,
     hour: Cache<(), ThroughputView>,
     alerts: Cache<(), AlertsView>,
+    branch: Cache<(JobId, BranchNo), BranchDetails>,
+    branch_failures: Cache<(JobId, BranchNo), BranchFailures>,
     users: Cache<(), Vec<User>>,
     tokens: Cache<(), Vec<Token>>,
     pub(super) schedules: Cache<(), Schedules>,
@@ -51,6 +55,8 @@ impl SharedViews {
             failures: Cache::new(FAILURES_KEPT),
             hour: Cache::new(keep),
             alerts: Cache::new(keep),
+            branch: Cache::new(keep),
+            branch_failures: Cache::new(FAILURES_KEPT),
             users: Cache::new(keep),
             tokens: Cache::new(keep),
             schedules: Cache::new(keep),
@@ -68,6 +74,8 @@ impl SharedViews {
         self.failures.clear();
         self.hour.clear();
         self.alerts.clear();
+        self.branch.clear();
+        self.branch_failures.clear();
         self.users.clear();
         self.tokens.clear();
         self.schedules.clear();
@@ -99,6 +107,21 @@ impl PageCall {
         let read =
             async || Ok(Failures::read(self.operator(), &UnsuccessfulFilter::default(), FAILURES).await?);
         self.views().failures.get(&(), read).await
+    }
+
+    /// A branch of a job.
+    pub(super) async fn branch(&self, job: JobId, branch: BranchNo) -> Result<Arc<BranchDetails>, Error> {
+        let cells = ItemMap::CELLS as usize;
+        let read = async || {
+            BranchDetails::read(self.operator(), job, branch, cells).await?.ok_or_else(super::branch::unknown)
+        };
+        self.views().branch.get(&(job, branch), read).await
+    }
+
+    /// The unsuccessful children of a branch.
+    pub(super) async fn branch_failures(&self, of: &BranchDetails) -> Result<Arc<BranchFailures>, Error> {
+        let read = async || Ok(BranchFailures::read(self.operator(), of.job, &of.branch, of.ends).await?);
+        self.views().branch_failures.get(&(of.job, of.branch.number), read).await
     }
 
     /// The alerts that are open, and the mutes.

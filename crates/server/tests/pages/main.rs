@@ -8,4 +8,5 @@ mod client;
 mod kit;
 
 mod access;
+mod branch;
 mod overviews;

@@ -11,7 +11,7 @@ mod schedule;
 mod throughput;
 
 pub use audit::{AuditEntry, AuditFilter};
-pub use branches::OpenBranch;
+pub use branches::{BranchRanges, ChildRange, OpenBranch, RangeChild};
 pub use details::{
     FailureText, JobDetails, LastCall, ParkedJob, RunningDetails, Unsuccessful, UnsuccessfulFilter,
     UnsuccessfulJob, WaitDetails,
@@ -29,7 +29,7 @@ pub use throughput::{
     ThroughputFilter,
 };
 
-use windlass_model::{JobId, Rev};
+use windlass_model::{BranchNo, JobId, Rev};
 
 use crate::{Fut, Replay, SchemaState};
 
@@ -89,6 +89,13 @@ pub trait Inspect: Replay {
     /// The children of a group that have not ended, newest first. Reads only the newest `among` children of the branch, or of those
     /// outside of branches.
     fn live_children(&self, parent: JobId, group: ChildGroup, among: usize) -> Fut<'_, Vec<Summary>>;
+
+    /// The first and the last child of a branch; `None` if it has none. Reads both ends of an index.
+    fn branch_ends(&self, job: JobId, branch: BranchNo) -> Fut<'_, Option<ChildRange>>;
+
+    /// The first children of some ranges of a branch, in short, by id, for each range in the order of the ranges. Walks one part of an index
+    /// for each range and reads no payloads.
+    fn branch_ranges<'a>(&'a self, of: BranchRanges<'a>) -> Fut<'a, Vec<Vec<RangeChild>>>;
 
     /// What keeps a job from running, if it exists and has not ended.
     fn holds(&self, id: JobId) -> Fut<'_, Option<Holds>>;

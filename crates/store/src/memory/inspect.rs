@@ -1,14 +1,14 @@
 //! Reads for people, by walking the maps.
 
-use windlass_model::{JournalEntry, progress};
+use windlass_model::{BranchNo, JournalEntry, progress};
 
 use super::*;
 use crate::{
-    AuditFilter, Backlog, Branch, BranchChild, BranchChildFilter, BranchTimes, ChildEnd, ChildGroup, Filter,
-    Firing, Holds, Inspect, Job, JobDetails, JobPage, LastCall, LimitView, MatchCount, Miss, OpenBranch,
-    ParkedJob, Pulse, QueueView, Replay, ScheduleView, SchemaState, SerialView, SignalWaitFilter,
-    SignalWaits, SourceRow, StateCount, Summary, TableSource, Throughput, ThroughputFilter, TransitionCount,
-    Unsuccessful, UnsuccessfulFilter, WorkerView, inspect::pulse,
+    AuditFilter, Backlog, Branch, BranchChild, BranchChildFilter, BranchRanges, BranchTimes, ChildEnd,
+    ChildGroup, ChildRange, Filter, Firing, Holds, Inspect, Job, JobDetails, JobPage, LastCall, LimitView,
+    MatchCount, Miss, OpenBranch, ParkedJob, Pulse, QueueView, RangeChild, Replay, ScheduleView, SchemaState,
+    SerialView, SignalWaitFilter, SignalWaits, SourceRow, StateCount, Summary, TableSource, Throughput,
+    ThroughputFilter, TransitionCount, Unsuccessful, UnsuccessfulFilter, WorkerView, inspect::pulse,
 };
 
 impl Inner {
@@ -307,6 +307,14 @@ impl Inspect for Memory {
 
     fn live_children(&self, parent: JobId, group: ChildGroup, among: usize) -> Fut<'_, Vec<Summary>> {
         self.run(None, move |inner, _| Ok(inner.live_children(parent, group, among)))
+    }
+
+    fn branch_ends(&self, job: JobId, branch: BranchNo) -> Fut<'_, Option<ChildRange>> {
+        self.run(None, move |inner, _| Ok(inner.branch_ends(job, branch)))
+    }
+
+    fn branch_ranges<'a>(&'a self, of: BranchRanges<'a>) -> Fut<'a, Vec<Vec<RangeChild>>> {
+        self.run(None, move |inner, _| Ok(inner.branch_ranges(of)))
     }
 
     fn holds(&self, id: JobId) -> Fut<'_, Option<Holds>> {

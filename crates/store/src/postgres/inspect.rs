@@ -3,15 +3,16 @@
 use std::collections::{HashMap, HashSet};
 
 use tokio_postgres::Row;
-use windlass_model::{Epoch, JobId, JournalEntry, Location, Payload, Rev, Signal, Time, WorkerId};
+use windlass_model::{BranchNo, Epoch, JobId, JournalEntry, Location, Payload, Rev, Signal, Time, WorkerId};
 
 use super::{Postgres, SPAN, children::read_place, migrate, sql};
 use crate::{
-    Attempt, AuditEntry, AuditFilter, Backlog, Branch, BranchChild, BranchChildFilter, BranchTimes, ChildEnd,
-    ChildGroup, Error, Filter, Firing, Fut, Holds, Inspect, Job, JobDetails, JobEnd, JobPage, LastCall,
-    LimitView, MatchCount, Miss, OpenBranch, ParkedJob, Pulse, QueueView, Replay, ScheduleView, SchemaState,
-    SerialView, SignalWaitFilter, SignalWaits, SourceRow, StateCount, Summary, TableSource, Throughput,
-    ThroughputFilter, Transition, TransitionCount, Unsuccessful, UnsuccessfulFilter, WorkerView,
+    Attempt, AuditEntry, AuditFilter, Backlog, Branch, BranchChild, BranchChildFilter, BranchRanges,
+    BranchTimes, ChildEnd, ChildGroup, ChildRange, Error, Filter, Firing, Fut, Holds, Inspect, Job,
+    JobDetails, JobEnd, JobPage, LastCall, LimitView, MatchCount, Miss, OpenBranch, ParkedJob, Pulse,
+    QueueView, RangeChild, Replay, ScheduleView, SchemaState, SerialView, SignalWaitFilter, SignalWaits,
+    SourceRow, StateCount, Summary, TableSource, Throughput, ThroughputFilter, Transition, TransitionCount,
+    Unsuccessful, UnsuccessfulFilter, WorkerView,
     columns::{self, ALIVE},
 };
 
@@ -234,6 +235,14 @@ impl Inspect for Postgres {
 
     fn live_children(&self, parent: JobId, group: ChildGroup, among: usize) -> Fut<'_, Vec<Summary>> {
         Box::pin(self.read_live_children(parent, group, among))
+    }
+
+    fn branch_ends(&self, job: JobId, branch: BranchNo) -> Fut<'_, Option<ChildRange>> {
+        Box::pin(self.read_branch_ends(job, branch))
+    }
+
+    fn branch_ranges<'a>(&'a self, of: BranchRanges<'a>) -> Fut<'a, Vec<Vec<RangeChild>>> {
+        Box::pin(self.read_branch_ranges(of))
     }
 
     fn holds(&self, id: JobId) -> Fut<'_, Option<Holds>> {

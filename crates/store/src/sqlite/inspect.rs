@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use rusqlite::{Row, params};
 use windlass_model::{
-    Epoch, JobCounts, JobId, JournalEntry, Location, Payload, Rev, Signal, State, Time, WorkerId,
+    BranchNo, Epoch, JobCounts, JobId, JournalEntry, Location, Payload, Rev, Signal, State, Time, WorkerId,
     rank::AGEING_SPAN,
 };
 
@@ -16,11 +16,12 @@ use super::{
     views,
 };
 use crate::{
-    Attempt, AuditEntry, AuditFilter, Backlog, Branch, BranchChild, BranchChildFilter, BranchTimes, ChildEnd,
-    ChildGroup, Error, Filter, Firing, Fut, Holds, Inspect, Job, JobDetails, JobEnd, JobPage, LastCall,
-    LimitView, MatchCount, Miss, OpenBranch, ParkedJob, Pulse, QueueView, Replay, ScheduleView, SchemaState,
-    SerialView, SignalWaitFilter, SignalWaits, SourceRow, StateCount, Summary, TableSource, Throughput,
-    ThroughputFilter, Transition, TransitionCount, Unsuccessful, UnsuccessfulFilter, WorkerView,
+    Attempt, AuditEntry, AuditFilter, Backlog, Branch, BranchChild, BranchChildFilter, BranchRanges,
+    BranchTimes, ChildEnd, ChildGroup, ChildRange, Error, Filter, Firing, Fut, Holds, Inspect, Job,
+    JobDetails, JobEnd, JobPage, LastCall, LimitView, MatchCount, Miss, OpenBranch, ParkedJob, Pulse,
+    QueueView, RangeChild, Replay, ScheduleView, SchemaState, SerialView, SignalWaitFilter, SignalWaits,
+    SourceRow, StateCount, Summary, TableSource, Throughput, ThroughputFilter, Transition, TransitionCount,
+    Unsuccessful, UnsuccessfulFilter, WorkerView,
     columns::{self, ALIVE, LaneCounts},
     intern::Lane,
 };
@@ -324,6 +325,14 @@ impl Inspect for Sqlite {
 
     fn live_children(&self, parent: JobId, group: ChildGroup, among: usize) -> Fut<'_, Vec<Summary>> {
         Box::pin(std::future::ready(self.read(|tx| children::live_children(tx, parent, group, among))))
+    }
+
+    fn branch_ends(&self, job: JobId, branch: BranchNo) -> Fut<'_, Option<ChildRange>> {
+        Box::pin(std::future::ready(self.read(|tx| children::branch_ends(tx, job, branch))))
+    }
+
+    fn branch_ranges<'a>(&'a self, of: BranchRanges<'a>) -> Fut<'a, Vec<Vec<RangeChild>>> {
+        Box::pin(std::future::ready(self.read_snapshot(|tx| children::branch_ranges(tx, of))))
     }
 
     fn holds(&self, id: JobId) -> Fut<'_, Option<Holds>> {

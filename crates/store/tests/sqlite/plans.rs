@@ -115,6 +115,8 @@ async fn hot_statements_search_a_key_and_sort_nothing() {
         "children.child_ends",
         "inspect.journal",
         "children.branch_children",
+        "children.branch_ends",
+        "children.branch_range",
         "children.child_place",
         "views.serial_hold",
         "inspect.transitions",

@@ -264,7 +264,7 @@ fn banner(why: &Explained, view: &JobView, awaited: &[String], frame: &Frame) ->
 }
 
 /// A text of the engine, in which commands stand between backticks.
-fn code_in(html: Html, text: &str) -> Html {
+pub(super) fn code_in(html: Html, text: &str) -> Html {
     text.split('`').enumerate().fold(html, |html, (number, part)| match number % 2 {
         0 => html.add(Text::long(part)),
         _ => html.code(part),
