@@ -9,4 +9,5 @@ mod kit;
 
 mod access;
 mod branch;
+mod job;
 mod overviews;
