@@ -44,7 +44,7 @@ pub(super) struct RuleRow {
 pub(super) struct Subject {
     pub(super) name: String,
     pub(super) pill: Pill,
-    /// What is wrong, with a link to it, and who muted it.
+    /// What is wrong, as a link to it, for how long, and who muted it.
     pub(super) text: Html,
     /// Whether there is a mute of it alone.
     pub(super) is_muted: bool,
@@ -128,9 +128,8 @@ fn subject(row: &AlertRow, clock: Clock) -> Subject {
         (_, Severity::Bad) => Pill::new(Tone::Bad, Icon::Failed, "fires"),
         (_, Severity::Warn) => Pill::new(Tone::Warn, Icon::Warn, "fires"),
     };
-    let mut text =
-        Html::new().link(&path_of(&alert.target), &alert.subject).text(" ").user(&alert.text).text(" ");
-    text = text.add(clock.ago(alert.since)).text(".");
+    let mut text = Html::new().link(&path_of(&alert.target), &alert.text);
+    text = text.text(", for ").add(clock.lasts(alert.since)).text(".");
     let own = row.muted.as_ref().filter(|mute| mute.subject.is_some());
     if let Some(mute) = own {
         text = text.text(" Muted ").add(Mute::new(mute, clock).text);

@@ -17,6 +17,7 @@ use crate::pages::{
     bars::{CellState, ItemCell, Slice},
     format::{Clock, percent, rate, span},
     parts::Counter,
+    trouble::sentence,
 };
 
 pub(super) fn seconds(seconds: f64) -> String {
@@ -40,38 +41,36 @@ pub(super) fn pill(details: &BranchDetails) -> Pill {
 /// How far it is, or what holds it up.
 pub(super) fn why(details: &BranchDetails, here: &str, can_redrive: bool, clock: Clock) -> Why {
     let branch = &details.branch;
-    let mut notes = branch.notes.iter().map(|note| sentence(note));
+    let mut notes = branch.notes.iter().map(|note| sentences(note));
     let mut actions = Vec::new();
     if can_redrive && branch.blocked {
         let redrive = Action::link("Redrive…", &format!("{here}?preview=redrive"));
         actions.push(redrive.primary().icon(Icon::Retry));
     }
-    let (tone, icon, question, said) = if branch.blocked {
-        (Tone::Bad, Icon::Blocked, "What is holding it up?", notes.next().unwrap_or_default())
+    let held_up = "What is holding it up?";
+    let (tone, icon, question, (said, more)) = if branch.blocked {
+        (Tone::Bad, Icon::Blocked, held_up, notes.next().unwrap_or_default())
     } else if let Some(held) = &details.held_up {
-        let child = format!("/jobs/{}", held.job);
         let said = Html::words("No child ends. The first that does not run is ");
-        let said = said.link(&child, &held.job.to_string()[24..]).text(": ");
-        (
-            Tone::Warn,
-            Icon::Warn,
-            "What is holding it up?",
-            code_in(said, &held.because).text(" ").add(code_in(Html::new(), &held.hint)),
-        )
+        let said = said.link(&format!("/jobs/{}", held.job), &held.job.to_string()[24..]).text(": ");
+        let said = code_in(said, &held.because);
+        (Tone::Warn, Icon::Warn, held_up, (said, code_in(Html::new(), &held.hint).text(" ")))
     } else if let Some(note) = notes.next() {
-        (Tone::Warn, Icon::Warn, "What is holding it up?", note)
+        (Tone::Warn, Icon::Warn, held_up, note)
     } else {
-        progress(branch, clock)
+        let (tone, icon, question, said) = progress(branch, clock);
+        (tone, icon, question, (said, Html::new()))
     };
-    let more = notes.fold(Html::new(), |more, note| more.add(note).text(" "));
+    let more = notes.fold(more, |all, (said, more)| all.add(said).text(" ").add(more));
     Why { tone, icon, question, sentence: said, more, actions }
 }
 
-/// A note without the word that it begins with.
-fn sentence(note: &str) -> Html {
+/// A note without the word that it begins with: what is so, and what to do about it.
+fn sentences(note: &str) -> (Html, Html) {
     let text = note.split_once(": ").map_or(note, |(_, text)| text);
-    let text = crate::pages::trouble::sentence(text);
-    code_in(Html::new(), &text)
+    let (said, more) = text.split_once("; ").unwrap_or((text, ""));
+    let html = |text: &str| code_in(Html::new(), &sentence(text));
+    (html(said), if more.is_empty() { Html::new() } else { html(more).text(" ") })
 }
 
 fn progress(branch: &BranchView, clock: Clock) -> (Tone, Icon, &'static str, Html) {
@@ -152,9 +151,19 @@ pub(super) fn counters(details: &BranchDetails, here: &str, clock: Clock) -> Cou
     counters.push(
         Counter::new("n-parent", "Its job", &details.state.to_string())
             .href(&format!("/jobs/{}", details.job))
-            .below(Html::words(branch.merge.as_deref().unwrap_or("does not wait for it yet"))),
+            .below(Html::words(waits(branch))),
     );
     Counters::new("The branch in numbers", counters).within()
+}
+
+/// What its job does with it.
+fn waits(branch: &BranchView) -> &'static str {
+    match branch.merge_state {
+        MergeState::Merged => "has merged this branch",
+        MergeState::Merging => "waits for this branch",
+        MergeState::Unmerged => "does not wait for it yet",
+        MergeState::Cancelling => "does not wait for it",
+    }
 }
 
 /// How its children are, each part with a link to the children in it.
@@ -305,8 +314,14 @@ mod tests {
 
     #[test]
     fn a_note_is_a_sentence_without_its_word() {
-        let html = sentence("blocked: the merge waits for 2 children; `windlass redrive x`");
-        assert!(html.as_str().starts_with("<bdi class=\"long\">The merge waits"), "{}", html.as_str());
-        assert!(html.as_str().contains("<code>") && !html.as_str().contains("blocked"), "{}", html.as_str());
+        let (said, more) =
+            sentences("blocked: the merge waits for 2 children; fix it, then `windlass redrive x`");
+        assert_eq!(said.as_str(), "<bdi class=\"long\">The merge waits for 2 children.</bdi>");
+        assert!(
+            more.as_str().contains("Fix it, then") && more.as_str().contains("<code>"),
+            "{}",
+            more.as_str()
+        );
+        assert!(sentences("it stands still").1.is_empty());
     }
 }

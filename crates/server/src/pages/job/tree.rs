@@ -165,7 +165,8 @@ impl Line {
             level: class(depth),
             href: format!("/jobs/{}", job.id),
             name: name_of(job, None),
-            what: job.kind.clone(),
+            // A job without a key is named by its kind.
+            what: job.key.as_ref().map_or(String::new(), |_| job.kind.clone()),
             pill: Some(Pill::state(job.state)),
             why: Html::new().user(&row.why),
             band: None,
