@@ -298,8 +298,18 @@ async fn users_are_managed_by_admins(database: Database) {
         .iter()
         .filter_map(|entry| entry["action"].as_str())
         .collect();
-    let expected =
-        ["enable user", "disable user", "set role admin", "set password", "end sessions", "create user"];
+    let expected = [
+        "enable user",
+        "failed log-in of a disabled user",
+        "disable user",
+        "set role admin",
+        "log in",
+        "failed log-in",
+        "set password",
+        "end sessions",
+        "log in",
+        "create user",
+    ];
     assert_eq!(actions, expected);
 }
 
