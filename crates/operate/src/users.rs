@@ -8,7 +8,7 @@ use std::{fmt, time::Duration};
 
 use windlass_model::{Role, limits::check_name};
 use windlass_store::{
-    ControlOutcome, NewSession, NewUser, Session, SessionUse, StoredUser, User, UserChange,
+    Actor, ControlOutcome, NewSession, NewUser, Session, SessionUse, StoredUser, User, UserChange,
 };
 use windlass_workflow::Error;
 
@@ -25,6 +25,8 @@ pub const SESSION_IDLE: Duration = Duration::from_secs(12 * 3_600);
 pub const SESSION_MAX_AGE: Duration = Duration::from_secs(7 * 86_400);
 /// How often the use of a session is recorded. It makes a session end up to a minute early, and costs a write a minute.
 const USE_RECORDED_EVERY: Duration = Duration::from_secs(60);
+/// The subject of a failed log-in in the audit log, if no user has the name. No user can have this one: it has spaces.
+const UNKNOWN_USER: &str = "an unknown user";
 /// The characters of a session's secret.
 const SECRET_CHARS: usize = 64;
 
@@ -87,6 +89,29 @@ impl Control {
         self.change_user(user, UserChange::Password(hash)).await
     }
 
+    /// Gives a user another password, if the current one is right, and ends all their sessions. Whoever calls this for requests from a
+    /// network must limit how often somebody may try.
+    pub async fn change_own_password(
+        &self,
+        user: &str,
+        current: &str,
+        password: &str,
+    ) -> Result<ControlOutcome, Error> {
+        let operator = self.operator();
+        let stored = operator.store().user(user).await?;
+        let hash = stored.as_ref().map(|stored| &stored.password_hash);
+        // Nobody has a password that long.
+        let is_right =
+            current.len() <= MAX_BYTES && operator.passwords().verify(operator.env(), current, hash).await?;
+        match (stored, is_right) {
+            (None, _) => Ok(ControlOutcome::Unknown),
+            (Some(_), false) => {
+                Ok(ControlOutcome::Refused("the current password is another one; type it again".into()))
+            }
+            (Some(_), true) => self.set_password(user, password).await,
+        }
+    }
+
     /// Gives a user another role, and ends all their sessions.
     pub async fn set_role(&self, user: &str, role: Role) -> Result<ControlOutcome, Error> {
         self.change_user(user, UserChange::Role(role)).await
@@ -118,9 +143,14 @@ impl Operator {
         Ok(self.store().users().await?)
     }
 
-    /// Begins a session for the user with this name and password. Whoever calls this for requests from a network must limit how often
-    /// somebody may try.
-    pub async fn log_in(&self, name: &str, password: &str) -> Result<Result<LoggedIn, LoginRefusal>, Error> {
+    /// Begins a session for the user with this name and password. The audit log has every attempt, with `client`, which says where it is
+    /// from. Whoever calls this for requests from a network must limit how often somebody may try.
+    pub async fn log_in(
+        &self,
+        name: &str,
+        password: &str,
+        client: &str,
+    ) -> Result<Result<LoggedIn, LoginRefusal>, Error> {
         // Nobody has such a password, so that it says nothing about users.
         if password.len() > MAX_BYTES {
             return Ok(Err(LoginRefusal::Wrong));
@@ -129,6 +159,17 @@ impl Operator {
             Ok(()) => self.store().user(name).await?,
             Err(_) => None,
         };
+        let known = stored.as_ref().map(|stored| stored.user.name.clone());
+        let answer = self.begin_session(stored, password).await?;
+        self.record_log_in(known.as_deref(), &answer, client).await?;
+        Ok(answer)
+    }
+
+    async fn begin_session(
+        &self,
+        stored: Option<StoredUser>,
+        password: &str,
+    ) -> Result<Result<LoggedIn, LoginRefusal>, Error> {
         let hash = stored.as_ref().map(|stored| &stored.password_hash);
         let is_right = self.passwords().verify(self.env(), password, hash).await?;
         let Some(StoredUser { user, password_hash }) = stored.filter(|_| is_right) else {
@@ -146,6 +187,23 @@ impl Operator {
         }
         let session = self.store().session(&hash).await?;
         Ok(session.map(|session| LoggedIn { session, secret }).ok_or(LoginRefusal::Wrong))
+    }
+
+    /// Adds an attempt to log in to the audit log. A name that nobody has is left out: it may be a password that was typed into the wrong
+    /// field. There is an entry all the same, so that an attempt takes as long as that of a user.
+    async fn record_log_in(
+        &self,
+        known: Option<&str>,
+        answer: &Result<LoggedIn, LoginRefusal>,
+        client: &str,
+    ) -> Result<(), Error> {
+        let subject = known.unwrap_or(UNKNOWN_USER);
+        let (author, action) = match answer {
+            Ok(_) => (format!("{subject}@{client}"), "log in"),
+            Err(LoginRefusal::Wrong) => (client.to_owned(), "failed log-in"),
+            Err(LoginRefusal::Disabled) => (client.to_owned(), "failed log-in of a disabled user"),
+        };
+        Ok(self.store().control().record_audit(None, action, subject, &Actor::new(author)).await?)
     }
 
     /// Returns the session with this secret, if it has not ended, and records that it was used. Reads the store at every call, so that it
@@ -203,6 +261,7 @@ mod tests {
 
     const START: Time = Time(1_800_000_000_000_000);
     const PASSWORD: &str = "correct horse";
+    const CLIENT: &str = "10.0.0.1";
 
     /// A store whose clock is virtual.
     struct VirtualStore {
@@ -260,7 +319,13 @@ mod tests {
         }
 
         async fn log_in(&self, name: &str, password: &str) -> Result<LoggedIn, LoginRefusal> {
-            self.operator.log_in(name, password).await.expect("answered")
+            self.operator.log_in(name, password, CLIENT).await.expect("answered")
+        }
+
+        /// What the audit log has, newest first: action, subject and author.
+        async fn audit(&self) -> Vec<(String, String, String)> {
+            let entries = self.operator.inspect().audit(&AuditFilter::default()).await.expect("audit");
+            entries.into_iter().map(|entry| (entry.action, entry.subject, entry.author)).collect()
         }
 
         async fn session(&self, secret: &str) -> Option<Session> {
@@ -345,11 +410,55 @@ mod tests {
         let third = fixture.log_in("eve", "battery staple").await.expect("logged in").secret;
         assert_eq!(control.end_sessions("eve").await.expect("answered"), ControlOutcome::Done);
         assert_eq!(fixture.session(&third).await, None);
-        let actions: Vec<String> = {
-            let entries = fixture.operator.inspect().audit(&AuditFilter::default()).await.expect("audit");
-            entries.into_iter().map(|entry| entry.action).collect()
-        };
+        let mut actions: Vec<String> = fixture.audit().await.into_iter().map(|(action, ..)| action).collect();
+        actions.retain(|action| !action.contains("log"));
         assert_eq!(actions, ["end sessions", "set password", "set role admin", "create user"]);
+    }
+
+    #[tokio::test]
+    async fn attempts_to_log_in_are_in_the_audit_log() {
+        let fixture = Fixture::new().await;
+        fixture.log_in("eve", PASSWORD).await.expect("logged in");
+        for (name, password) in [("eve", "wrong"), ("hunter2 is my password", "eve"), ("hunter2", "eve")] {
+            assert!(fixture.log_in(name, password).await.is_err());
+        }
+        fixture.control().disable_user("eve").await.expect("answered").accepted().expect("disabled");
+        assert_eq!(fixture.log_in("eve", PASSWORD).await, Err(LoginRefusal::Disabled));
+        let audit = fixture.audit().await;
+        let texts: Vec<String> =
+            audit.iter().map(|(action, subject, author)| format!("{author}: {action}, {subject}")).collect();
+        assert_eq!(
+            texts,
+            [
+                "10.0.0.1: failed log-in of a disabled user, eve",
+                "ada: disable user, eve",
+                "10.0.0.1: failed log-in, an unknown user",
+                "10.0.0.1: failed log-in, an unknown user",
+                "10.0.0.1: failed log-in, eve",
+                "eve@10.0.0.1: log in, eve",
+                "ada: create user, eve",
+            ]
+        );
+        assert!(check_name("user name", UNKNOWN_USER).is_err());
+    }
+
+    #[tokio::test]
+    async fn a_user_changes_their_own_password() {
+        let fixture = Fixture::new().await;
+        let (control, new) = (fixture.operator.control("eve"), "battery staple");
+        let secret = fixture.log_in("eve", PASSWORD).await.expect("logged in").secret;
+        for (current, password) in [("wrong", new), ("", new), (PASSWORD, "short"), (&"x".repeat(9_999), new)]
+        {
+            let refused = control.change_own_password("eve", current, password).await.expect("answered");
+            assert!(matches!(refused, ControlOutcome::Refused(_)), "{refused:?}");
+        }
+        assert!(fixture.session(&secret).await.is_some(), "nothing has changed");
+        let changed = control.change_own_password("eve", PASSWORD, new).await.expect("answered");
+        assert_eq!(changed, ControlOutcome::Done);
+        assert_eq!(fixture.session(&secret).await, None);
+        assert!(fixture.log_in("eve", new).await.is_ok());
+        let unknown = control.change_own_password("nobody", PASSWORD, new).await.expect("answered");
+        assert_eq!(unknown, ControlOutcome::Unknown);
     }
 
     #[tokio::test]

@@ -78,14 +78,14 @@ pub use execution::{
     NewWorker, Serves, SignalOutcome, TIMER_GATE, TxWork, Work,
 };
 pub use inspect::{
-    Attempt, AuditEntry, AuditFilter, Backlog, BranchChildPage, BranchItems, BranchTimes, CancelHold,
-    ChildBounds, ChildGroup, ChildPosition, FailureText, Filter, Firing, Holds, Inspect, ItemChild, Job,
-    JobDetails, JobPage, JobPulse, JournalEnd, JournalHead, LastCall, LimitView, MAX_PULSE_JOBS,
-    MAX_SIGNAL_NAMES, MatchCount, Miss, OTHER_SIGNALS, OpenBranch, ParkedJob, Pause, PayloadsOf, Pulse,
-    QueueView, RateHold, RunningDetails, ScheduleView, SerialHold, SerialView, SignalWaitFilter, SignalWaits,
-    StateCount, Summary, Throughput, ThroughputBy, ThroughputFilter, Transition, TransitionCount,
-    UnreadableSignalView, Unsuccessful, UnsuccessfulFilter, UnsuccessfulJob, WaitDetails, Waiting,
-    WorkerView,
+    Attempt, AuditEntry, AuditFilter, Backlog, BranchChildPage, BranchItems, BranchRanges, BranchTimes,
+    CancelHold, ChildBounds, ChildGroup, ChildPosition, ChildRange, FailureText, Filter, Firing, Holds,
+    Inspect, ItemChild, Job, JobDetails, JobPage, JobPulse, JournalEnd, JournalHead, LastCall, LimitView,
+    MAX_PULSE_JOBS, MAX_SIGNAL_NAMES, MatchCount, Miss, OTHER_SIGNALS, OpenBranch, ParkedJob, Pause,
+    PayloadsOf, Pulse, QueueView, RangeChild, RateHold, RunningDetails, ScheduleView, SerialHold, SerialView,
+    SignalWaitFilter, SignalWaits, StateCount, Summary, Throughput, ThroughputBy, ThroughputFilter,
+    Transition, TransitionCount, UnreadableSignalView, Unsuccessful, UnsuccessfulFilter, UnsuccessfulJob,
+    WaitDetails, Waiting, WorkerView,
 };
 pub use maintenance::{
     CANCEL_AGAIN, Maintenance, PollReport, Prune, Pruned, ReapReport, ReapRequest, RenewRequest, Renewal,

@@ -3,24 +3,24 @@
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use windlass_model::{
-    Change, ClaimNo, ClaimedJob, CommitOutcome, JobClaim, JobId, JournalEntry, Limits, NewJob, NewSignal,
-    Payload, Rev, Signal, SubmitOutcome, Time, WorkerId,
+    BranchNo, Change, ClaimNo, ClaimedJob, CommitOutcome, JobClaim, JobId, JournalEntry, Limits, NewJob,
+    NewSignal, Payload, Rev, Signal, SubmitOutcome, Time, WorkerId,
 };
 
 use crate::{
     Actor, AdminAction, Alert, AlertChange, AlertMute, Alerts, Attempt, AuditEntry, AuditFilter, AuditRecord,
     Backend, Backlog, Branch, BranchChild, BranchChildFilter, BranchChildPage, BranchHealth, BranchItems,
-    BranchTimes, CancelRequest, ChildBounds, ChildEnd, ChildGroup, ClaimBatch, ClaimOnSubmit, ClaimRequest,
-    Control, ControlOutcome, Database, Diagnose, Execution, Filter, Firing, Fork, Fut, Holds, Inspect,
-    ItemChild, Job, JobAction, JobDetails, JobEnd, JobPage, JournalEnd, LastCall, LimitView, Maintenance,
-    MatchCount, Miscount, Miss, NewAlertMute, NewOperation, NewSession, NewToken, NewUser, NewWorker, Now,
-    OldestReady, OpenBranch, Operation, OperationEnd, OperationId, OperationProgress, Operations, ParkedJob,
-    PayloadsOf, PollReport, Prune, Pruned, Pulse, QueueView, ReapReport, ReapRequest, Registrant,
-    RenewRequest, Renewal, Replay, RollUpReport, RollUpRequest, ScheduleView, SchemaState, SerialView,
-    Session, SessionUse, SignalOutcome, SignalWaitFilter, SignalWaits, SourceRow, StageUpdate, StateCount,
-    Store, StoredToken, StoredUser, Summary, TableSource, Throughput, ThroughputFilter, TimerReport, Token,
-    Tokens, Transition, TransitionCount, Unsuccessful, UnsuccessfulFilter, User, UserChange, Users, Work,
-    WorkerView,
+    BranchRanges, BranchTimes, CancelRequest, ChildBounds, ChildEnd, ChildGroup, ChildRange, ClaimBatch,
+    ClaimOnSubmit, ClaimRequest, Control, ControlOutcome, Database, Diagnose, Execution, Filter, Firing,
+    Fork, Fut, Holds, Inspect, ItemChild, Job, JobAction, JobDetails, JobEnd, JobPage, JournalEnd, LastCall,
+    LimitView, Maintenance, MatchCount, Miscount, Miss, NewAlertMute, NewOperation, NewSession, NewToken,
+    NewUser, NewWorker, Now, OldestReady, OpenBranch, Operation, OperationEnd, OperationId,
+    OperationProgress, Operations, ParkedJob, PayloadsOf, PollReport, Prune, Pruned, Pulse, QueueView,
+    RangeChild, ReapReport, ReapRequest, Registrant, RenewRequest, Renewal, Replay, RollUpReport,
+    RollUpRequest, ScheduleView, SchemaState, SerialView, Session, SessionUse, SignalOutcome,
+    SignalWaitFilter, SignalWaits, SourceRow, StageUpdate, StateCount, Store, StoredToken, StoredUser,
+    Summary, TableSource, Throughput, ThroughputFilter, TimerReport, Token, Tokens, Transition,
+    TransitionCount, Unsuccessful, UnsuccessfulFilter, User, UserChange, Users, Work, WorkerView,
 };
 
 /// Declares [`Wrapper`] with every method of the traits, and implements the traits for every wrapper.
@@ -110,6 +110,8 @@ wrapper! {
         branch_items(of: BranchItems<'a>) -> Fut<'a, Vec<ItemChild>>;
         payload_sizes(of: PayloadsOf<'a>, limit: usize) -> Fut<'a, Vec<u64>>;
         journal_end(id: JobId, limit: usize) -> Fut<'a, JournalEnd>;
+        branch_ends(job: JobId, branch: BranchNo) -> Fut<'a, Option<ChildRange>>;
+        branch_ranges(of: BranchRanges<'a>) -> Fut<'a, Vec<Vec<RangeChild>>>;
         holds(id: JobId) -> Fut<'a, Option<Holds>>;
         state_counts() -> Fut<'a, Vec<StateCount>>;
         throughput(filter: &'a ThroughputFilter) -> Fut<'a, Vec<Throughput>>;

@@ -252,6 +252,7 @@ fn pages(shown: &Shown) -> Vec<String> {
         "/analytics",
         "/analytics?span=24h",
         "/audit",
+        "/access",
         "/submit",
     ];
     let jobs = [
@@ -259,6 +260,9 @@ fn pages(shown: &Shown) -> Vec<String> {
         format!("/jobs/{done}"),
         format!("/jobs/{machine}"),
         format!("/jobs/{batch}"),
+        format!("/jobs/{batch}/branches/items"),
+        format!("/jobs/{batch}/branches/items?only=live"),
+        format!("/jobs/{batch}/branches/items?only=all"),
     ];
     fixed.into_iter().map(String::from).chain(jobs).collect()
 }

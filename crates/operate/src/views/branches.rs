@@ -163,7 +163,7 @@ pub(super) async fn times_of(
     Ok(times.into_iter().map(|times| (times.branch, times)).collect())
 }
 
-fn is_stalled(view: &BranchView, now: Time) -> bool {
+pub(super) fn is_stalled(view: &BranchView, now: Time) -> bool {
     let since = view.last_poll_at.unwrap_or(view.opened_at).max(view.opened_at);
     let known = view.rate.is_some() || now - since >= STALL;
     let open = view.merge_state != MergeState::Merged && !view.cancels_children && view.pending > 0;

@@ -4,14 +4,16 @@
 //! order: [`JobList`] and [`ChildList`] list jobs, [`JobRows`] with why each is in its state, [`JobView`] has everything about one;
 //! [`Failures`] groups unsuccessful jobs by their errors, [`WaitingView`] parked ones by what they wait for, [`OpenBranches`] lists branches of all
 //! jobs, [`OperationView`] shows how far a bulk action is; [`BranchesView`] shows how far the branches
-//! of a job are, [`ItemList`] their children; [`Queues`], [`RateLimits`], [`SerialKeys`], [`Schedules`] and [`ScheduleDetails`]
+//! of a job are, [`BranchDetails`] one of them with its children, [`ItemList`] lists these; [`Queues`], [`RateLimits`], [`SerialKeys`], [`Schedules`] and [`ScheduleDetails`]
 //! show what the jobs are subject to, [`AuditPage`] what people did; [`ThroughputView`] and [`SignalWaitsView`] sum up what has ended. Notes
 //! and hints name commands as the stock binary has them, between backticks.
 
 mod audit;
 mod branch;
+mod branch_details;
 mod branches;
 mod failures;
+mod family;
 mod items;
 mod job;
 mod jobs;
@@ -29,8 +31,10 @@ mod waiting;
 
 pub use audit::AuditPage;
 pub use branch::{BranchTimesView, BranchView, MergeState, Totals};
+pub use branch_details::{BranchDetails, BranchFailures, BranchPage, ChildCell};
 pub use branches::{BranchesView, RateMeter};
 pub use failures::{Advice, FailureGroup, FailureSample, Failures, Outlook};
+pub use family::{Ancestor, Ancestors, ChildLevel};
 pub use items::{ItemFilter, ItemList};
 pub use job::JobView;
 pub(crate) use jobs::block_items;

@@ -2,18 +2,18 @@
 
 use std::{sync::atomic::Ordering, time::Duration};
 
-use windlass_model::{JobId, NewJob, Rev, Time, WorkerId};
+use windlass_model::{BranchNo, JobId, NewJob, Rev, Time, WorkerId};
 use windlass_store::{
     Actor, AdminAction, Alert, AlertChange, AlertMute, Alerts, Attempt, AuditEntry, AuditFilter, AuditRecord,
-    Backlog, BranchChildFilter, BranchChildPage, BranchHealth, BranchItems, BranchTimes, ChildBounds,
-    ChildGroup, Control, ControlOutcome, Database, Diagnose, Error, Filter, Firing, Fork, Fut, Holds,
-    Inspect, ItemChild, Job, JobAction, JobDetails, JobPage, JournalEnd, LastCall, LimitView, MatchCount,
-    Miscount, Miss, NewAlertMute, NewOperation, NewSession, NewToken, NewUser, Now, OldestReady, OpenBranch,
-    Operation, OperationEnd, OperationId, OperationProgress, Operations, ParkedJob, PayloadsOf, Pulse,
-    QueueView, Registrant, ScheduleView, SchemaState, SerialView, Session, SessionUse, SignalWaitFilter,
-    SignalWaits, StageUpdate, StateCount, StoredToken, StoredUser, Summary, Throughput, ThroughputFilter,
-    Token, Tokens, Transition, TransitionCount, Unsuccessful, UnsuccessfulFilter, User, UserChange, Users,
-    WorkerView,
+    Backlog, BranchChildFilter, BranchChildPage, BranchHealth, BranchItems, BranchRanges, BranchTimes,
+    ChildBounds, ChildGroup, ChildRange, Control, ControlOutcome, Database, Diagnose, Error, Filter, Firing,
+    Fork, Fut, Holds, Inspect, ItemChild, Job, JobAction, JobDetails, JobPage, JournalEnd, LastCall,
+    LimitView, MatchCount, Miscount, Miss, NewAlertMute, NewOperation, NewSession, NewToken, NewUser, Now,
+    OldestReady, OpenBranch, Operation, OperationEnd, OperationId, OperationProgress, Operations, ParkedJob,
+    PayloadsOf, Pulse, QueueView, RangeChild, Registrant, ScheduleView, SchemaState, SerialView, Session,
+    SessionUse, SignalWaitFilter, SignalWaits, StageUpdate, StateCount, StoredToken, StoredUser, Summary,
+    Throughput, ThroughputFilter, Token, Tokens, Transition, TransitionCount, Unsuccessful,
+    UnsuccessfulFilter, User, UserChange, Users, WorkerView,
 };
 
 use super::{RemoteStore, test_time};
@@ -61,6 +61,8 @@ unavailable! {
         branch_items(of: BranchItems<'a>) -> Vec<ItemChild>, "lists of children";
         payload_sizes(of: PayloadsOf<'a>, limit: usize) -> Vec<u64>, "sizes of payloads";
         journal_end(id: JobId, limit: usize) -> JournalEnd, "the end of a journal";
+        branch_ends(job: JobId, branch: BranchNo) -> Option<ChildRange>, "lists of children";
+        branch_ranges(of: BranchRanges<'a>) -> Vec<Vec<RangeChild>>, "lists of children";
         holds(id: JobId) -> Option<Holds>, "what keeps a job from running";
         state_counts() -> Vec<StateCount>, "counts of jobs";
         backlog(cap: u64) -> Vec<Backlog>, "counts of jobs";

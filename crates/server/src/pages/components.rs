@@ -814,7 +814,7 @@ mod tests {
             title: "Components".into(),
             here: "overview",
             path: "/components".into(),
-            nav: frame::navigation(true, count),
+            nav: frame::navigation(count),
             user: Some(User { name: "mira".into(), role: "operator".into() }),
             may_act: true,
             may_administer: true,

@@ -62,7 +62,6 @@ impl Form {
     }
 
     /// A duration as people write it, if it is filled in.
-    #[allow(dead_code, reason = "a field that no form has yet")]
     pub(crate) fn duration(&self, name: &str) -> Result<Option<std::time::Duration>, Error> {
         let parse = |text: &str| {
             windlass::operate::text::parse_duration(text).map_err(|error| {

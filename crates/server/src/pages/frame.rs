@@ -29,7 +29,6 @@ pub(crate) struct Frame {
     /// Whether the reader may change jobs. Buttons that they may not use are not drawn.
     pub(crate) may_act: bool,
     /// Whether the reader may change users, tokens and rules.
-    #[allow(dead_code, reason = "a part that no page uses yet")]
     pub(crate) may_administer: bool,
     /// The token that every form posts in its field `csrf`.
     pub(crate) csrf: String,
@@ -191,15 +190,12 @@ impl Frame {
 }
 
 /// The navigation. `count` gives the number beside an item, and whether it needs someone.
-pub(crate) fn navigation(
-    may_administer: bool,
-    count: impl Fn(&str) -> Option<(String, bool)>,
-) -> Vec<NavGroup> {
+pub(crate) fn navigation(count: impl Fn(&str) -> Option<(String, bool)>) -> Vec<NavGroup> {
     let item = |id, name, href, icon, key| {
         let (count, hot) = count(id).unwrap_or_default();
         NavItem { id, name, href, icon, key, count, hot }
     };
-    let mut groups = vec![
+    vec![
         NavGroup { name: "", items: vec![item("overview", "Overview", "/", Icon::Home, 'o')] },
         NavGroup {
             name: "Work",
@@ -221,11 +217,7 @@ pub(crate) fn navigation(
                 item("access", "Access", "/access", Icon::Access, 'u'),
             ],
         },
-    ];
-    if !may_administer {
-        groups.iter_mut().for_each(|group| group.items.retain(|item| item.id != "access"));
-    }
-    groups
+    ]
 }
 
 /// Renders a page, with the symbols that it uses.
@@ -262,16 +254,9 @@ mod tests {
 
     #[test]
     fn a_key_leads_to_one_page() {
-        let items: Vec<NavItem> =
-            navigation(true, |_| None).into_iter().flat_map(|group| group.items).collect();
+        let items: Vec<NavItem> = navigation(|_| None).into_iter().flat_map(|group| group.items).collect();
         for item in &items {
             assert_eq!(items.iter().filter(|other| other.key == item.key).count(), 1, "{}", item.id);
         }
-        assert!(
-            !navigation(false, |_| None)
-                .iter()
-                .flat_map(|group| &group.items)
-                .any(|item| item.id == "access")
-        );
     }
 }

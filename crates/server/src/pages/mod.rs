@@ -10,10 +10,12 @@
 //! without script, and has no style or script within it. A form changes something only with the token that its page had, in the name of whoever is
 //! logged in. What users wrote is escaped by the templates or by `html`, and the size of a page is bounded whatever they wrote.
 
+mod access;
 mod analytics;
 mod assets;
 mod audit;
 mod bars;
+mod branch;
 mod branches;
 mod cache;
 mod calendar;
@@ -135,12 +137,14 @@ impl Pages {
 static PAGES: &[Page] = &[
     page!("/components", components::show),
     page!("/", overview::show),
+    page!("/access", access::show),
     page!("/analytics", analytics::show),
     page!("/audit", audit::show),
     page!("/branches", branches::show),
     page!("/failures", failures::show),
     page!("/jobs", jobs::show),
     page!("/jobs/{job}", job::show),
+    page!("/jobs/{job}/branches/{branch}", branch::show),
     page!("/operations/{id}", operation::show),
     page!("/queues", queues::show),
     page!("/schedules", schedules::show),
@@ -171,8 +175,10 @@ pub(crate) fn routes() -> Vec<Route> {
         preferences::routes(),
         find::routes(),
         assets::routes(),
+        access::act::routes(),
         jobs::act::routes(),
         job::act::routes(),
+        branch::act::routes(),
         operation::routes(),
         queues::routes(),
         vec![page::live_route()],

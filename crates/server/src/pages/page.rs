@@ -119,7 +119,7 @@ impl PageCall {
             title: title.into(),
             here: part,
             path: self.here(),
-            nav: super::existing(navigation(self.may_administer(), |id| Numbers::of_part(&numbers, id))),
+            nav: super::existing(navigation(|id| Numbers::of_part(&numbers, id))),
             user: user.map(|name| User { name, role: self.principal().role.to_string() }),
             may_act: self.may_act(),
             may_administer: self.may_administer(),

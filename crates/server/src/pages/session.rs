@@ -103,7 +103,7 @@ async fn log_in(call: Call) -> Answer {
             format!("Too many log-ins failed. Try again in {wait}, or ask an administrator to log you in.");
         return page(&call, StatusCode::TOO_MANY_REQUESTS, &form, Some(why));
     }
-    match call.operator().log_in(&name, &password).await? {
+    match call.operator().log_in(&name, &password, &address.to_string()).await? {
         Ok(logged_in) => {
             call.shared.pages.logins.succeeded(&name, address);
             let cookie = cookies::session(&logged_in.secret, call.is_secure);

@@ -3,11 +3,19 @@
 use std::{sync::Arc, time::Duration};
 
 use windlass::{
-    operate::views::{Failures, OpenBranches, Queues, Schedules, ThroughputRequest, ThroughputView},
-    store::{ThroughputBy, UnsuccessfulFilter},
+    JobId,
+    model::BranchNo,
+    operate::{
+        alerts::AlertsView,
+        views::{
+            BranchDetails, BranchFailures, Failures, OpenBranches, Queues, Schedules, ThroughputRequest,
+            ThroughputView,
+        },
+    },
+    store::{ThroughputBy, Token, UnsuccessfulFilter, User},
 };
 
-use super::{analytics::Analytics, cache::Cache, page::PageCall, schedules::Ticks};
+use super::{analytics::Analytics, bars::ItemMap, cache::Cache, page::PageCall, schedules::Ticks};
 use crate::error::Error;
 
 /// How many branches are listed.
@@ -16,6 +24,9 @@ const BRANCHES: usize = 100;
 const FAILURES: usize = 5_000;
 /// Failures are grouped again at most so often: it reads thousands of rows.
 const FAILURES_KEPT: Duration = Duration::from_secs(5);
+
+/// How many open alerts are shown.
+const ALERTS: usize = 200;
 
 /// Ticks of schedules and sums of many hours are read again at most so often: there are many of them.
 const TICKS_KEPT: Duration = Duration::from_secs(5);
@@ -26,6 +37,11 @@ pub(crate) struct SharedViews {
     branches: Cache<(), OpenBranches>,
     failures: Cache<(), Failures>,
     hour: Cache<(), ThroughputView>,
+    alerts: Cache<(), AlertsView>,
+    branch: Cache<(JobId, BranchNo), BranchDetails>,
+    branch_failures: Cache<(JobId, BranchNo), BranchFailures>,
+    users: Cache<(), Vec<User>>,
+    tokens: Cache<(), Vec<Token>>,
     pub(super) schedules: Cache<(), Schedules>,
     pub(super) ticks: Cache<String, Ticks>,
     pub(super) analytics: Cache<&'static str, Analytics>,
@@ -38,6 +54,11 @@ impl SharedViews {
             branches: Cache::new(keep),
             failures: Cache::new(FAILURES_KEPT),
             hour: Cache::new(keep),
+            alerts: Cache::new(keep),
+            branch: Cache::new(keep),
+            branch_failures: Cache::new(FAILURES_KEPT),
+            users: Cache::new(keep),
+            tokens: Cache::new(keep),
             schedules: Cache::new(keep),
             ticks: Cache::new(TICKS_KEPT),
             analytics: Cache::new(TICKS_KEPT),
@@ -52,6 +73,11 @@ impl SharedViews {
         self.branches.clear();
         self.failures.clear();
         self.hour.clear();
+        self.alerts.clear();
+        self.branch.clear();
+        self.branch_failures.clear();
+        self.users.clear();
+        self.tokens.clear();
         self.schedules.clear();
         self.ticks.clear();
         self.analytics.clear();
@@ -81,6 +107,37 @@ impl PageCall {
         let read =
             async || Ok(Failures::read(self.operator(), &UnsuccessfulFilter::default(), FAILURES).await?);
         self.views().failures.get(&(), read).await
+    }
+
+    /// A branch of a job.
+    pub(super) async fn branch(&self, job: JobId, branch: BranchNo) -> Result<Arc<BranchDetails>, Error> {
+        let cells = ItemMap::CELLS as usize;
+        let read = async || {
+            BranchDetails::read(self.operator(), job, branch, cells).await?.ok_or_else(super::branch::unknown)
+        };
+        self.views().branch.get(&(job, branch), read).await
+    }
+
+    /// The unsuccessful children of a branch.
+    pub(super) async fn branch_failures(&self, of: &BranchDetails) -> Result<Arc<BranchFailures>, Error> {
+        let read = async || Ok(BranchFailures::read(self.operator(), of.job, &of.branch, of.ends).await?);
+        self.views().branch_failures.get(&(of.job, of.branch.number), read).await
+    }
+
+    /// The alerts that are open, and the mutes.
+    pub(super) async fn alerts(&self) -> Result<Arc<AlertsView>, Error> {
+        let read = async || Ok(AlertsView::read(self.operator(), ALERTS, true).await?);
+        self.views().alerts.get(&(), read).await
+    }
+
+    /// All users, for administrators.
+    pub(super) async fn users(&self) -> Result<Arc<Vec<User>>, Error> {
+        self.views().users.get(&(), async || Ok(self.operator().users().await?)).await
+    }
+
+    /// All tokens, for administrators.
+    pub(super) async fn tokens(&self) -> Result<Arc<Vec<Token>>, Error> {
+        self.views().tokens.get(&(), async || Ok(self.operator().tokens().await?)).await
     }
 
     /// What ended in the last hour, by minute.

@@ -261,7 +261,7 @@ async fn users_are_managed_by_admins(database: Database) {
     }
     post("", json!({ "name": "bob", "role": "viewer" })).await.refused(400, "invalid");
     let log_in = async |password: &str| {
-        server.engine.operator().log_in("eve", password).await.expect("answered").is_ok()
+        server.engine.operator().log_in("eve", password, "test").await.expect("answered").is_ok()
     };
     assert!(log_in("correct horse").await);
 
@@ -298,8 +298,18 @@ async fn users_are_managed_by_admins(database: Database) {
         .iter()
         .filter_map(|entry| entry["action"].as_str())
         .collect();
-    let expected =
-        ["enable user", "disable user", "set role admin", "set password", "end sessions", "create user"];
+    let expected = [
+        "enable user",
+        "failed log-in of a disabled user",
+        "disable user",
+        "set role admin",
+        "log in",
+        "failed log-in",
+        "set password",
+        "end sessions",
+        "log in",
+        "create user",
+    ];
     assert_eq!(actions, expected);
 }
 

@@ -7,4 +7,7 @@ mod client;
 #[allow(dead_code, reason = "other tests use the rest")]
 mod kit;
 
+mod access;
+mod branch;
+mod job;
 mod overviews;

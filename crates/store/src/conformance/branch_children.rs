@@ -7,8 +7,8 @@ use windlass_model::{
 
 use super::{branch_kit::*, kit::*};
 use crate::{
-    AdminAction, BranchChildFilter, BranchItems, ChildBounds, ChildGroup, ChildPosition, ChildStates, JobEnd,
-    Prune, TIMER_GATE,
+    AdminAction, BranchChildFilter, BranchItems, BranchRanges, ChildBounds, ChildGroup, ChildPosition,
+    ChildRange, ChildStates, JobEnd, Prune, RangeChild, TIMER_GATE,
 };
 
 pub async fn branches_of_two_jobs_with_the_same_number_are_separate(store: Handle) {
@@ -336,4 +336,51 @@ pub async fn live_children_of_a_branch_are_listed_newest_first(store: Handle) {
     assert!(live(BranchNo(8), 99).await.is_empty());
     let of_a_step = ChildGroup::Change(parent.rev);
     assert!(store.inspect().live_children(id(1), of_a_step, 99).await.expect("live children").is_empty());
+}
+
+pub async fn ranges_of_a_branch_are_read(store: Handle) {
+    let mut spawned = children(2, 6);
+    spawned.push(block(8, 5));
+    let (me, _) = parent_with_children(&store, spawned).await;
+    let other = running_job(&store, 40).await;
+    update_branches(&store, 1, &other, vec![open_branch(BRANCH, "all")], children(50, 3)).await;
+    let inspect = store.inspect();
+    let ends = inspect.branch_ends(id(1), BRANCH).await.expect("ends").expect("children");
+    assert_eq!(ends, ChildRange { first: id(2), last: id(8) });
+    assert_eq!(inspect.branch_ends(id(1), BranchNo(8)).await.expect("ends"), None);
+    assert_eq!(inspect.branch_ends(id(2), BRANCH).await.expect("ends"), None);
+    let claimed = claim_all(&store, 2, me, 2).await;
+    apply(&store, 3, change(me, &claimed[1], done("x"))).await;
+    apply(&store, 3, change(me, &claimed[3], failed(Reason::Stopped))).await;
+    let read = async |ranges: &[(u32, u32)], each| {
+        let range = |(first, last): &(u32, u32)| ChildRange { first: id(*first), last: id(*last) };
+        let ranges: Vec<ChildRange> = ranges.iter().map(range).collect();
+        let of = BranchRanges { job: id(1), branch: BRANCH, ranges: &ranges, each };
+        let children = store.inspect().branch_ranges(of).await.expect("children");
+        let child =
+            |child: &RangeChild| (child.summary.id, child.summary.state, child.items, child.items_done);
+        children.iter().map(|range| range.iter().map(child).collect::<Vec<_>>()).collect::<Vec<_>>()
+    };
+    let running = |n| (id(n), State::Running, 1, 0);
+    assert_eq!(
+        read(&[(1, 3), (4, 4), (60, 70), (5, 99), (5, 2)], 2).await,
+        [
+            vec![running(2), (id(3), State::Done, 1, 0)],
+            vec![running(4)],
+            vec![],
+            vec![(id(5), State::Failed, 1, 0), running(6)],
+            vec![],
+        ]
+    );
+    let parts = [ChildRange { first: id(7), last: id(8) }];
+    let of = BranchRanges { job: id(1), branch: BRANCH, ranges: &parts, each: 9 };
+    let items = store.inspect().branch_ranges(of).await.expect("children").concat();
+    assert_eq!(items.iter().map(|child| child.item.as_str()).collect::<Vec<_>>(), ["7", "8.."]);
+    assert_eq!(read(&[(8, 8)], 9).await, [vec![(id(8), State::Running, 5, 0)]]);
+    assert!(read(&[], 9).await.is_empty());
+    let parts = ends.divide(200);
+    let of = BranchRanges { job: id(1), branch: BRANCH, ranges: &parts, each: 99 };
+    let all = store.inspect().branch_ranges(of).await.expect("children");
+    let all: Vec<JobId> = all.into_iter().flatten().map(|child| child.summary.id).collect();
+    assert_eq!(all, [2, 3, 4, 5, 6, 7, 8].map(id), "parts of a branch are all of it");
 }

@@ -72,7 +72,8 @@ pub async fn details_say_why_a_job_is_in_its_state(store: Handle) {
     apply(&store, 6, with_step(change(me, &parent, wait_for_children(&parent)), spawns)).await;
     let seen = details_of(&store, 5).await.waiting.expect("it waits");
     assert_eq!((seen.pending_children, seen.since, seen.until), (2, Some(t(6)), None));
-    assert_eq!(details_of(&store, 20).await.parent, Some(id(5)));
+    let child = details_of(&store, 20).await;
+    assert_eq!((child.parent, child.branch), (Some(id(5)), None));
     must_act(&store, 7, 6, JobAction::Pause).await;
     let pause = Pause { at: t(7), author: "someone".into(), note: None };
     assert_eq!(details_of(&store, 6).await.paused, Some(pause));
@@ -166,6 +167,8 @@ pub async fn an_unsuccessful_child_names_its_parent_and_its_branch(store: Handle
     apply(&store, 3, change(me, &child, failed(Reason::Stopped))).await;
     let found = unsuccessful(&store, &UnsuccessfulFilter::default(), 9).await;
     assert_eq!((found.jobs[0].parent, found.jobs[0].branch), (Some(id(1)), Some(BRANCH)));
+    let child = details_of(&store, 2).await;
+    assert_eq!((child.parent, child.branch), (Some(id(1)), Some(BRANCH)));
 }
 
 async fn parked(store: &Handle, limit: usize) -> Vec<ParkedJob> {

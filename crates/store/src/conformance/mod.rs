@@ -433,6 +433,7 @@ macro_rules! conformance {
             branch_children {
                 branches_of_two_jobs_with_the_same_number_are_separate
                 live_children_of_a_branch_are_listed_newest_first
+                ranges_of_a_branch_are_read
                 children_in_and_outside_a_branch_are_counted_separately
                 a_child_in_a_branch_may_open_a_branch
                 flow_control_applies_to_children_in_a_branch

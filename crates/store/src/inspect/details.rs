@@ -55,6 +55,8 @@ pub struct JobDetails {
     /// The job that submitted it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub parent: Option<JobId>,
+    /// The branch of that job that it is a child in.
+    pub branch: Option<BranchNo>,
     /// How many items of a branch it represents: more than one if it is a block.
     pub items: u32,
 }

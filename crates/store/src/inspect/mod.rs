@@ -12,7 +12,7 @@ mod schedule;
 mod throughput;
 
 pub use audit::{AuditEntry, AuditFilter};
-pub use branches::OpenBranch;
+pub use branches::{BranchRanges, ChildRange, OpenBranch, RangeChild};
 pub use details::{
     FailureText, JobDetails, LastCall, ParkedJob, RunningDetails, Unsuccessful, UnsuccessfulFilter,
     UnsuccessfulJob, WaitDetails,
@@ -31,7 +31,7 @@ pub use throughput::{
     ThroughputFilter,
 };
 
-use windlass_model::{JobId, Rev};
+use windlass_model::{BranchNo, JobId, Rev};
 
 use crate::{BranchChildFilter, Fut, Replay, SchemaState};
 
@@ -109,6 +109,12 @@ pub trait Inspect: Replay {
 
     /// The last entries of a journal, at most `limit`, without what their calls returned.
     fn journal_end(&self, id: JobId, limit: usize) -> Fut<'_, JournalEnd>;
+    /// The first and the last child of a branch; `None` if it has none. Reads both ends of an index.
+    fn branch_ends(&self, job: JobId, branch: BranchNo) -> Fut<'_, Option<ChildRange>>;
+
+    /// The first children of some ranges of a branch, in short, by id, for each range in the order of the ranges. Walks one part of an index
+    /// for each range and reads no payloads.
+    fn branch_ranges<'a>(&'a self, of: BranchRanges<'a>) -> Fut<'a, Vec<Vec<RangeChild>>>;
 
     /// What keeps a job from running, if it exists and has not ended.
     fn holds(&self, id: JobId) -> Fut<'_, Option<Holds>>;

@@ -1,12 +1,15 @@
 //! Reads for people and for parents: branches, their children, and the position of a child.
 
+use windlass_model::BranchNo;
+
 use super::{
     branch::{BranchKey, StoredBranch},
     *,
 };
 use crate::{
-    Branch, BranchChild, BranchChildFilter, BranchChildPage, BranchItems, BranchTimes, ChildBounds, ChildEnd,
-    ChildGroup, ChildPosition, ChildStates, ItemChild, OpenBranch, Summary,
+    Branch, BranchChild, BranchChildFilter, BranchChildPage, BranchItems, BranchRanges, BranchTimes,
+    ChildBounds, ChildEnd, ChildGroup, ChildPosition, ChildRange, ChildStates, ItemChild, OpenBranch,
+    RangeChild, Summary,
 };
 
 /// Whether a child is in one of these states.
@@ -150,6 +153,29 @@ impl Inner {
         let siblings = siblings.filter(|(_, row)| row.new.parent == Some(parent) && branch_of(row) == branch);
         let live = siblings.take(among).filter(|(_, row)| row.is_live() && is_wanted(row));
         live.map(|(id, _)| self.summary(*id)).collect()
+    }
+
+    /// The first and the last child of a branch.
+    pub(super) fn branch_ends(&self, job: JobId, branch: BranchNo) -> Option<ChildRange> {
+        let mut ids = self.children_in((job, branch)).map(|(row, _)| row.new.id);
+        let first = ids.next()?;
+        Some(ChildRange { first, last: ids.last().unwrap_or(first) })
+    }
+
+    /// The first children of ranges of a branch.
+    pub(super) fn branch_ranges(&self, of: BranchRanges<'_>) -> Vec<Vec<RangeChild>> {
+        let child = |(row, _): (&Row, i64)| RangeChild {
+            summary: self.summary(row.new.id),
+            item: row.new.branch_position.as_ref().map_or(String::new(), |position| position.item.clone()),
+            items: row.new.branch_position.as_ref().map_or(1, |position| position.items),
+            items_done: row.items_done,
+        };
+        let range = |range: &ChildRange| {
+            let ids = range.first..=range.last;
+            let children = self.children_in((of.job, of.branch)).filter(|(row, _)| ids.contains(&row.new.id));
+            children.take(of.each).map(child).collect()
+        };
+        of.ranges.iter().map(range).collect()
     }
 
     /// The children that one change of a job submitted, and how they ended.

@@ -38,6 +38,7 @@ impl Inner {
             max_attempts,
             started_at: row.started_at,
             parent: row.new.parent,
+            branch: row.new.branch_position.as_ref().map(|position| position.branch),
             items: row.new.branch_position.as_ref().map_or(1, |position| position.items),
         })
     }

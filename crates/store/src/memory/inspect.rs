@@ -1,15 +1,15 @@
 //! Reads for people, by walking the maps.
 
-use windlass_model::{JournalEntry, journal::CallKind, progress};
+use windlass_model::{BranchNo, JournalEntry, journal::CallKind, progress};
 
 use super::*;
 use crate::{
-    AuditFilter, Backlog, Branch, BranchChild, BranchChildFilter, BranchChildPage, BranchItems, BranchTimes,
-    ChildBounds, ChildEnd, ChildGroup, Filter, Firing, Holds, Inspect, ItemChild, Job, JobDetails, JobPage,
-    JournalEnd, JournalHead, LastCall, LimitView, MatchCount, Miss, OpenBranch, ParkedJob, PayloadsOf, Pulse,
-    QueueView, Replay, ScheduleView, SchemaState, SerialView, SignalWaitFilter, SignalWaits, SourceRow,
-    StateCount, Summary, TableSource, Throughput, ThroughputFilter, TransitionCount, Unsuccessful,
-    UnsuccessfulFilter, WorkerView, inspect::pulse,
+    AuditFilter, Backlog, Branch, BranchChild, BranchChildFilter, BranchChildPage, BranchItems, BranchRanges,
+    BranchTimes, ChildBounds, ChildEnd, ChildGroup, ChildRange, Filter, Firing, Holds, Inspect, ItemChild,
+    Job, JobDetails, JobPage, JournalEnd, JournalHead, LastCall, LimitView, MatchCount, Miss, OpenBranch,
+    ParkedJob, PayloadsOf, Pulse, QueueView, RangeChild, Replay, ScheduleView, SchemaState, SerialView,
+    SignalWaitFilter, SignalWaits, SourceRow, StateCount, Summary, TableSource, Throughput, ThroughputFilter,
+    TransitionCount, Unsuccessful, UnsuccessfulFilter, WorkerView, inspect::pulse,
 };
 
 impl Inner {
@@ -363,6 +363,14 @@ impl Inspect for Memory {
 
     fn journal_end(&self, id: JobId, limit: usize) -> Fut<'_, JournalEnd> {
         self.run(None, move |inner, _| Ok(inner.journal_end(id, limit)))
+    }
+
+    fn branch_ends(&self, job: JobId, branch: BranchNo) -> Fut<'_, Option<ChildRange>> {
+        self.run(None, move |inner, _| Ok(inner.branch_ends(job, branch)))
+    }
+
+    fn branch_ranges<'a>(&'a self, of: BranchRanges<'a>) -> Fut<'a, Vec<Vec<RangeChild>>> {
+        self.run(None, move |inner, _| Ok(inner.branch_ranges(of)))
     }
 
     fn holds(&self, id: JobId) -> Fut<'_, Option<Holds>> {

@@ -8,8 +8,9 @@ use super::{
     rollups::histogram, sql,
 };
 use crate::{
-    Branch, BranchChild, BranchChildFilter, BranchChildPage, BranchItems, BranchTimes, ChildBounds, ChildEnd,
-    ChildGroup, ChildPosition, ChildStates, Error, ItemChild, JobEnd, OpenBranch, Summary,
+    Branch, BranchChild, BranchChildFilter, BranchChildPage, BranchItems, BranchRanges, BranchTimes,
+    ChildBounds, ChildEnd, ChildGroup, ChildPosition, ChildRange, ChildStates, Error, ItemChild, JobEnd,
+    OpenBranch, RangeChild, Summary,
     columns::{self, CANCELLED, DONE, FAILED, LIVE},
 };
 
@@ -82,6 +83,40 @@ impl Postgres {
         };
         self.ensure_lanes(&conn, rows.iter().map(|row| row.get(1))).await?;
         rows.iter().map(|row| self.summary(row)).collect()
+    }
+
+    pub(super) async fn read_branch_ends(
+        &self,
+        job: JobId,
+        branch: BranchNo,
+    ) -> Result<Option<ChildRange>, Error> {
+        let rows = self.conn().await?.read(sql::children::BRANCH_ENDS, &[&job.0, &branch.0]).await?;
+        let id = |row: &Row, column: usize| row.get::<_, Option<uuid::Uuid>>(column).map(JobId);
+        Ok(rows.first().and_then(|row| Some(ChildRange { first: id(row, 0)?, last: id(row, 1)? })))
+    }
+
+    pub(super) async fn read_branch_ranges(
+        &self,
+        of: BranchRanges<'_>,
+    ) -> Result<Vec<Vec<RangeChild>>, Error> {
+        let limit = i64::try_from(of.each).unwrap_or(i64::MAX);
+        let firsts: Vec<uuid::Uuid> = of.ranges.iter().map(|range| range.first.0).collect();
+        let lasts: Vec<uuid::Uuid> = of.ranges.iter().map(|range| range.last.0).collect();
+        let conn = self.conn().await?;
+        let params: [Param<'_>; 6] = [&SPAN, &of.job.0, &of.branch.0, &firsts, &lasts, &limit];
+        let rows = conn.read(sql::children::BRANCH_RANGES, &params).await?;
+        self.ensure_lanes(&conn, rows.iter().map(|row| row.get(1))).await?;
+        let mut ranges = vec![Vec::new(); of.ranges.len()];
+        for row in &rows {
+            let number = usize::try_from(row.get::<_, i64>(17)).unwrap_or_default();
+            let (items, items_done) =
+                (row.get::<_, i32>(15).max(0) as u32, row.get::<_, i32>(16).max(0) as u32);
+            let item = row.get::<_, Option<String>>(14).unwrap_or_default();
+            if let Some(range) = number.checked_sub(1).and_then(|number| ranges.get_mut(number)) {
+                range.push(RangeChild { summary: self.summary(row)?, item, items, items_done });
+            }
+        }
+        Ok(ranges)
     }
 
     pub(super) async fn read_child_ends(

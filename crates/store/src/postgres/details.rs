@@ -164,6 +164,7 @@ fn job_details(row: &Row) -> JobDetails {
         started_at: row.get::<_, Option<i64>>(23).map(Time),
         parent: row.get::<_, Option<Uuid>>(24).map(JobId),
         items: row.get::<_, i32>(25).max(0) as u32,
+        branch: row.get::<_, Option<i64>>(26).map(BranchNo),
     }
 }
 

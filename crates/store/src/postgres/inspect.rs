@@ -3,16 +3,17 @@
 use std::collections::{HashMap, HashSet};
 
 use tokio_postgres::Row;
-use windlass_model::{Epoch, JobId, JournalEntry, Location, Payload, Rev, Signal, Time, WorkerId};
+use windlass_model::{BranchNo, Epoch, JobId, JournalEntry, Location, Payload, Rev, Signal, Time, WorkerId};
 
 use super::{Postgres, SPAN, children::read_place, migrate, sql};
 use crate::{
     Attempt, AuditEntry, AuditFilter, Backlog, Branch, BranchChild, BranchChildFilter, BranchChildPage,
-    BranchItems, BranchTimes, ChildBounds, ChildEnd, ChildGroup, Error, Filter, Firing, Fut, Holds, Inspect,
-    ItemChild, Job, JobDetails, JobEnd, JobPage, JournalEnd, LastCall, LimitView, MatchCount, Miss,
-    OpenBranch, ParkedJob, PayloadsOf, Pulse, QueueView, Replay, ScheduleView, SchemaState, SerialView,
-    SignalWaitFilter, SignalWaits, SourceRow, StateCount, Summary, TableSource, Throughput, ThroughputFilter,
-    Transition, TransitionCount, Unsuccessful, UnsuccessfulFilter, WorkerView,
+    BranchItems, BranchRanges, BranchTimes, ChildBounds, ChildEnd, ChildGroup, ChildRange, Error, Filter,
+    Firing, Fut, Holds, Inspect, ItemChild, Job, JobDetails, JobEnd, JobPage, JournalEnd, LastCall,
+    LimitView, MatchCount, Miss, OpenBranch, ParkedJob, PayloadsOf, Pulse, QueueView, RangeChild, Replay,
+    ScheduleView, SchemaState, SerialView, SignalWaitFilter, SignalWaits, SourceRow, StateCount, Summary,
+    TableSource, Throughput, ThroughputFilter, Transition, TransitionCount, Unsuccessful, UnsuccessfulFilter,
+    WorkerView,
     columns::{self, ALIVE},
 };
 
@@ -282,6 +283,14 @@ impl Inspect for Postgres {
 
     fn journal_end(&self, id: JobId, limit: usize) -> Fut<'_, JournalEnd> {
         Box::pin(self.read_journal_end(id, limit))
+    }
+
+    fn branch_ends(&self, job: JobId, branch: BranchNo) -> Fut<'_, Option<ChildRange>> {
+        Box::pin(self.read_branch_ends(job, branch))
+    }
+
+    fn branch_ranges<'a>(&'a self, of: BranchRanges<'a>) -> Fut<'a, Vec<Vec<RangeChild>>> {
+        Box::pin(self.read_branch_ranges(of))
     }
 
     fn holds(&self, id: JobId) -> Fut<'_, Option<Holds>> {

@@ -12,8 +12,9 @@ use super::{
     views::row_limit,
 };
 use crate::{
-    Branch, BranchChild, BranchChildFilter, BranchChildPage, BranchItems, BranchTimes, ChildBounds, ChildEnd,
-    ChildGroup, ChildPosition, ChildStates, Error, ItemChild, JobEnd, OpenBranch, Summary,
+    Branch, BranchChild, BranchChildFilter, BranchChildPage, BranchItems, BranchRanges, BranchTimes,
+    ChildBounds, ChildEnd, ChildGroup, ChildPosition, ChildRange, ChildStates, Error, ItemChild, JobEnd,
+    OpenBranch, RangeChild, Summary,
     columns::{self, CANCELLED, FAILED},
 };
 
@@ -314,6 +315,34 @@ pub(super) fn live_children(
         children.push(summary(tx, row)?);
     }
     Ok(children)
+}
+
+/// The first and the last child of a branch.
+pub(super) fn branch_ends(tx: &Tx<'_>, job: JobId, branch: BranchNo) -> Result<Option<ChildRange>, Error> {
+    let params = params![job.as_bytes(), branch.0];
+    let ends = tx.query_one(sql::children::BRANCH_ENDS, params, |row| {
+        let (first, last) = (row.get::<_, Option<[u8; 16]>>(0)?, row.get::<_, Option<[u8; 16]>>(1)?);
+        Ok((first.map(JobId::from_bytes), last.map(JobId::from_bytes)))
+    })?;
+    Ok(ends.and_then(|(first, last)| Some(ChildRange { first: first?, last: last? })))
+}
+
+/// The first children of ranges of a branch.
+pub(super) fn branch_ranges(tx: &Tx<'_>, of: BranchRanges<'_>) -> Result<Vec<Vec<RangeChild>>, Error> {
+    let mut statement = tx.prepare(sql::children::BRANCH_RANGE)?;
+    let mut ranges = Vec::with_capacity(of.ranges.len());
+    for ChildRange { first, last } in of.ranges {
+        let (first, last) = (first.as_bytes(), last.as_bytes());
+        let params = params![SPAN, of.job.as_bytes(), of.branch.0, first, last, row_limit(of.each)];
+        let mut rows = statement.query(params)?;
+        let mut children = Vec::new();
+        while let Some(row) = rows.next()? {
+            let (item, items, items_done) = (row.get(14)?, row.get(15)?, row.get(16)?);
+            children.push(RangeChild { summary: summary(tx, row)?, item, items, items_done });
+        }
+        ranges.push(children);
+    }
+    Ok(ranges)
 }
 
 /// The children that one change of a job submitted, and how they ended.

@@ -113,6 +113,7 @@ fn job_details(row: &Row<'_>) -> Result<JobDetails, Error> {
         started_at: row.get::<_, Option<i64>>(22)?.map(Time),
         parent: row.get::<_, Option<[u8; 16]>>(23)?.map(JobId::from_bytes),
         items: row.get(24)?,
+        branch: row.get::<_, Option<i64>>(25)?.map(BranchNo),
     })
 }
 

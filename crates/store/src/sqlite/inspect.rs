@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use rusqlite::{Row, params};
 use windlass_model::{
-    Epoch, JobCounts, JobId, JournalEntry, Location, Payload, Rev, Signal, State, Time, WorkerId,
+    BranchNo, Epoch, JobCounts, JobId, JournalEntry, Location, Payload, Rev, Signal, State, Time, WorkerId,
     rank::AGEING_SPAN,
 };
 
@@ -17,11 +17,12 @@ use super::{
 };
 use crate::{
     Attempt, AuditEntry, AuditFilter, Backlog, Branch, BranchChild, BranchChildFilter, BranchChildPage,
-    BranchItems, BranchTimes, ChildBounds, ChildEnd, ChildGroup, Error, Filter, Firing, Fut, Holds, Inspect,
-    ItemChild, Job, JobDetails, JobEnd, JobPage, JournalEnd, LastCall, LimitView, MatchCount, Miss,
-    OpenBranch, ParkedJob, PayloadsOf, Pulse, QueueView, Replay, ScheduleView, SchemaState, SerialView,
-    SignalWaitFilter, SignalWaits, SourceRow, StateCount, Summary, TableSource, Throughput, ThroughputFilter,
-    Transition, TransitionCount, Unsuccessful, UnsuccessfulFilter, WorkerView,
+    BranchItems, BranchRanges, BranchTimes, ChildBounds, ChildEnd, ChildGroup, ChildRange, Error, Filter,
+    Firing, Fut, Holds, Inspect, ItemChild, Job, JobDetails, JobEnd, JobPage, JournalEnd, LastCall,
+    LimitView, MatchCount, Miss, OpenBranch, ParkedJob, PayloadsOf, Pulse, QueueView, RangeChild, Replay,
+    ScheduleView, SchemaState, SerialView, SignalWaitFilter, SignalWaits, SourceRow, StateCount, Summary,
+    TableSource, Throughput, ThroughputFilter, Transition, TransitionCount, Unsuccessful, UnsuccessfulFilter,
+    WorkerView,
     columns::{self, ALIVE, LaneCounts},
     intern::Lane,
 };
@@ -361,6 +362,14 @@ impl Inspect for Sqlite {
 
     fn journal_end(&self, id: JobId, limit: usize) -> Fut<'_, JournalEnd> {
         Box::pin(std::future::ready(self.read_snapshot(|tx| journal::end(tx, id, limit))))
+    }
+
+    fn branch_ends(&self, job: JobId, branch: BranchNo) -> Fut<'_, Option<ChildRange>> {
+        Box::pin(std::future::ready(self.read(|tx| children::branch_ends(tx, job, branch))))
+    }
+
+    fn branch_ranges<'a>(&'a self, of: BranchRanges<'a>) -> Fut<'a, Vec<Vec<RangeChild>>> {
+        Box::pin(std::future::ready(self.read_snapshot(|tx| children::branch_ranges(tx, of))))
     }
 
     fn holds(&self, id: JobId) -> Fut<'_, Option<Holds>> {

@@ -79,6 +79,11 @@ async fn statements_about_branches_read_only_their_batch() {
         (statement("poll.write"), format!("{first}, 200, 9200, '{{}}', true, 1, 1")),
         (statement("children.children"), format!("1, {first}, null, 100")),
         (statement("children.live_branch_children"), format!("1, {first}, 1, 100")),
+        (statement("children.branch_ends"), format!("{first}, 1")),
+        (
+            statement("children.branch_ranges"),
+            format!("1, {first}, 1, {}, {}, 1", hundred(7_000), hundred(7_001)),
+        ),
         (statement("children.branch_children"), format!("1, {first}, 1, null, null, 100, 100")),
         (statement("children.unsuccessful_children"), format!("1, {first}, 1, null, 100")),
         (

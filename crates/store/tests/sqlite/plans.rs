@@ -121,6 +121,8 @@ async fn hot_statements_search_a_key_and_sort_nothing() {
         "inspect.journal_sizes",
         "inspect.journal_end",
         "inspect.output_sizes",
+        "children.branch_ends",
+        "children.branch_range",
         "children.child_place",
         "views.serial_hold",
         "inspect.transitions",

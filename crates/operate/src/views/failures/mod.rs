@@ -19,7 +19,7 @@ use crate::Operator;
 pub use advice::{Advice, Outlook};
 
 /// How many of the newest unsuccessful jobs are read at most.
-const EXAMINED: usize = 5_000;
+pub(super) const EXAMINED: usize = 5_000;
 /// How many hours the counts of a group cover.
 const HOURS: usize = 24;
 /// How many jobs of a group are shown.
@@ -97,18 +97,27 @@ impl Failures {
         filter: &UnsuccessfulFilter,
         limit: usize,
     ) -> Result<Failures, Error> {
-        let inspect = operator.inspect();
-        let now = inspect.clock().await?;
-        let Unsuccessful { jobs, next, .. } = inspect.unsuccessful(filter, limit.min(EXAMINED)).await?;
-        let mut spans = Vec::with_capacity(SPANS.len());
-        if !jobs.is_empty() {
-            for span in SPANS {
-                spans.push((span, ended_by_kind(operator, now, span).await?));
-            }
-        }
-        let count = jobs.len() as u64;
-        Ok(Failures { groups: group(jobs, &spans, now), jobs: count, is_capped: next.is_some(), now })
+        let Unsuccessful { jobs, next, .. } =
+            operator.inspect().unsuccessful(filter, limit.min(EXAMINED)).await?;
+        read_groups(operator, jobs, next.is_some()).await
     }
+}
+
+/// Groups jobs, with how attempts of their kinds end lately.
+pub(super) async fn read_groups(
+    operator: &Operator,
+    jobs: Vec<UnsuccessfulJob>,
+    is_capped: bool,
+) -> Result<Failures, Error> {
+    let now = operator.inspect().clock().await?;
+    let mut spans = Vec::with_capacity(SPANS.len());
+    if !jobs.is_empty() {
+        for span in SPANS {
+            spans.push((span, ended_by_kind(operator, now, span).await?));
+        }
+    }
+    let count = jobs.len() as u64;
+    Ok(Failures { groups: group(jobs, &spans, now), jobs: count, is_capped, now })
 }
 
 /// What has ended of each kind.

@@ -3,7 +3,7 @@
 mod reason;
 
 use serde::{Deserialize, Serialize};
-use windlass_model::{JobId, Time};
+use windlass_model::{BranchNo, JobId, Time};
 use windlass_store::{Filter, JobDetails, JobPage, Summary};
 use windlass_workflow::Error;
 
@@ -44,6 +44,9 @@ pub struct JobRow {
     /// The job that submitted it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub parent: Option<JobId>,
+    /// The branch of that job that it is a child in.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub branch: Option<BranchNo>,
     /// How many items of a branch it represents, if it is a block of several.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub items: Option<u32>,
@@ -96,6 +99,7 @@ impl JobRow {
             max_attempts: details.and_then(|details| details.max_attempts),
             serial_key: details.and_then(|details| details.serial_key.clone()),
             parent: details.and_then(|details| details.parent),
+            branch: details.and_then(|details| details.branch),
             items: details.map(|details| details.items).filter(|items| *items > 1),
             job: Summary { state, ..job },
         }

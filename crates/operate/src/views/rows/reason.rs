@@ -536,6 +536,7 @@ mod tests {
             max_attempts: None,
             started_at: Some(NOW - Duration::from_millis(384)),
             parent: None,
+            branch: None,
             items: 1,
         }
     }

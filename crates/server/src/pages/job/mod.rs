@@ -3,6 +3,8 @@
 pub(super) mod act;
 mod drawn;
 mod history;
+mod repeats;
+mod tree;
 
 use askama::Template;
 use serde_json::Value;
@@ -12,14 +14,17 @@ use windlass::{
     operate::{
         Found, Why as Explained,
         diagram::JobDiagram,
-        views::{BranchView, EntryView, JobView},
+        views::{Ancestors, BranchView, EntryView, JobView},
     },
     store::{Attempt, AuditEntry, AuditFilter, Summary, Transition},
 };
 
+use self::{repeats::Repeat, tree::Tree};
+
 use super::{
     bars::{Band, Slice},
     diagram::Diagram,
+    form,
     format::{Clock, When, percent, rate, span, thousands},
     frame::Frame,
     html::{Html, Text},
@@ -31,7 +36,7 @@ use super::{
 };
 use crate::error::{Error, ErrorKind, JOB};
 
-/// How many entries of a journal, transitions and children are shown.
+/// How many entries of a journal and transitions are shown.
 const SHOWN: usize = 50;
 
 /// The page.
@@ -47,10 +52,11 @@ struct JobPage {
     timeline: Option<Timeline>,
     diagram: Option<Diagram>,
     payloads: Vec<Payload>,
-    children: Vec<Summary>,
+    tree: Tree,
+    repeats: Vec<Repeat>,
     audit: Vec<AuditEntry>,
-    /// The parent, with its name.
-    parent: Option<(JobId, String)>,
+    /// The way up: addresses and names, the topmost job first.
+    crumbs: Vec<(String, String)>,
     /// The preview of an action, as its name.
     drawer: Option<&'static str>,
     /// The signals that it waits for.
@@ -74,10 +80,6 @@ impl JobPage {
         self.clock().ago(*at)
     }
 
-    fn state_pill(&self, state: &State) -> Pill {
-        Pill::state(*state)
-    }
-
     fn took(&self, attempt: &Attempt) -> String {
         span(attempt.ended_at - attempt.started_at)
     }
@@ -98,10 +100,6 @@ impl JobPage {
 
     fn pace(&self, branch: &BranchView) -> String {
         pace(branch)
-    }
-
-    fn short(&self, id: &JobId) -> String {
-        id.to_string()[24..].to_owned()
     }
 }
 
@@ -139,17 +137,12 @@ pub(super) async fn show(call: PageCall) -> Result<String, Error> {
     let view = JobView::read(operator, id, Some(SHOWN)).await?.ok_or_else(|| unknown(&id.to_string()))?;
     let why = operator.why(id).await?;
     let diagram = JobDiagram::read(operator, id).await?;
-    let children = operator.inspect().children(id, None, SHOWN).await?;
+    let tree = Tree::read(&call, id).await?;
     let audit = AuditFilter { subject: Some(id.to_string()), limit: 20, ..AuditFilter::default() };
     let audit = operator.inspect().audit(&audit).await?;
-    let parent = match view.job.parent {
-        Some(parent) => {
-            let job = operator.inspect().job(parent).await?;
-            let name = job.and_then(|job| job.summary.key).unwrap_or_else(|| parent.to_string());
-            Some((parent, name))
-        }
-        None => None,
-    };
+    let place = view.job.position.as_ref();
+    let ancestors = Ancestors::read(operator, view.job.parent, place.map(|place| place.branch)).await?;
+    let crumbs = crumbs(&ancestors, place.map(|place| place.name.as_str()), &view.job.summary);
     let name = name_of(&view.job.summary, view.child_name.as_deref());
     let frame = call.frame(name.clone(), "jobs").await?;
     let clock = frame.clock();
@@ -166,9 +159,10 @@ pub(super) async fn show(call: PageCall) -> Result<String, Error> {
         timeline: history::timeline(&view, clock, !call.query.has("scale")),
         diagram: diagram.and_then(|diagram| drawn::diagram(&diagram, view.job.summary.state, clock)),
         payloads: payloads(&call, &view),
-        children,
+        repeats: repeats::repeats(&view.workflow.journal, clock),
+        tree,
         audit,
-        parent,
+        crumbs,
         drawer,
         awaited,
         name,
@@ -189,6 +183,28 @@ pub(super) async fn find(call: &PageCall, name: &str) -> Result<JobId, Error> {
         Err(windlass::Error::Store(error)) => Err(error.into()),
         Err(error) => Err(Error::of_text(ErrorKind::NotFound, &error.to_string()).about(JOB)),
     }
+}
+
+/// The way up from a job: the jobs that it descends from, with the branches between them; of a job without a parent its kind.
+fn crumbs(ancestors: &Ancestors, branch: Option<&str>, job: &Summary) -> Vec<(String, String)> {
+    let mut crumbs = Vec::new();
+    if ancestors.jobs.is_empty() {
+        crumbs.push((form::url("/jobs", [("kind", Some(job.kind.as_str()))]), job.kind.clone()));
+    }
+    if ancestors.has_more {
+        crumbs.push((format!("/jobs/{}", ancestors.jobs[0].job.id), "…".to_owned()));
+    }
+    for (number, ancestor) in ancestors.jobs.iter().enumerate() {
+        let href = format!("/jobs/{}", ancestor.job.id);
+        crumbs.push((href.clone(), name_of(&ancestor.job, None)));
+        if let Some(opened) = ancestor.branch {
+            // Of the nearest branch the name is known.
+            let name = branch.filter(|_| number + 1 == ancestors.jobs.len());
+            let name = name.map_or_else(|| format!("branch {opened}"), str::to_owned);
+            crumbs.push((format!("{href}/branches/{opened}"), name));
+        }
+    }
+    crumbs
 }
 
 fn unknown(name: &str) -> Error {
@@ -264,7 +280,7 @@ fn banner(why: &Explained, view: &JobView, awaited: &[String], frame: &Frame) ->
 }
 
 /// A text of the engine, in which commands stand between backticks.
-fn code_in(html: Html, text: &str) -> Html {
+pub(super) fn code_in(html: Html, text: &str) -> Html {
     text.split('`').enumerate().fold(html, |html, (number, part)| match number % 2 {
         0 => html.add(Text::long(part)),
         _ => html.code(part),

@@ -63,7 +63,6 @@ impl Counters {
         Counters { label, counters, within: false }
     }
 
-    #[allow(dead_code, reason = "a part that no page uses yet")]
     pub(crate) fn within(mut self) -> Counters {
         self.within = true;
         self

@@ -94,6 +94,29 @@ cross join lateral (select {{common.summary($1)}} from jobs j where j.id = b.job
 left join branch_times t on t.job = b.job and t.branch = b.number
 order by b.job desc, b.number desc
 
+-- name: branch_ends
+-- Reads the first and the last child of a branch. Walks jobs_branch from both ends.
+select (select j.id from jobs j where {{in_branch($1::uuid, $2::int8, '00000000-0000-0000-0000-000000000000'::uuid)}}
+        order by j.parent, j.branch, j.id limit 1),
+       (select j.id from jobs j where {{in_branch($1, $2, '00000000-0000-0000-0000-000000000000'::uuid)}}
+        order by j.parent desc, j.branch desc, j.id desc limit 1)
+
+-- name: branch_ranges
+-- Lists the first $6 children of each of some ranges ($4, $5) of a branch, by range and id. Walks jobs_branch, once for each range.
+with children as materialized (
+    select r.number, c.id from unnest($4::uuid[], $5::uuid[]) with ordinality r (first, last, number)
+    cross join lateral (
+        select j.id from jobs j
+        where (j.parent, j.branch, j.id) >= ($2::uuid, $3::int8, r.first) and (j.parent, j.branch, j.id) <= ($2, $3, r.last)
+          and j.branch is not null
+        order by j.parent, j.branch, j.id
+        limit $6::int8
+    ) c
+)
+select {{common.summary($1)}}, j.item, coalesce(j.item_count, 1), coalesce(j.items_counted, 0), c.number
+from children c join jobs j on j.id = c.id
+order by c.number, j.id
+
 -- fragment: in_branch(parent, branch, after)
 -- The children of a branch whose ids follow one. Walks jobs_branch, or jobs_branch_unsuccessful.
 (j.parent, j.branch, j.id) > ({{parent}}, {{branch}}, {{after}}) and (j.parent, j.branch) <= ({{parent}}, {{branch}})

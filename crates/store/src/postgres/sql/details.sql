@@ -24,13 +24,13 @@ with held as materialized (
 )
 select i.n, j.state, j.is_ready, j.is_scheduled, j.is_parked, h.worker, h.claimed_at, h.name, j.wait, j.parked_at, j.wait_until,
        j.pending_children, j.failure, p.at, p.author, p.note, c.deadline_at, c.author, c.note, j.settings, j.waits_for_slot, j.suspect,
-       j.unwinding, j.started_at, j.parent, j.items
+       j.unwinding, j.started_at, j.parent, j.items, j.branch
 from unnest($2) with ordinality as i (id, n)
 cross join lateral (
     select j.id, j.epoch, j.state, {{common.is_ready($1)}} as is_ready, {{common.in_timers}} as is_scheduled, {{common.is_parked}} as is_parked,
            j.wait, j.parked_at, j.wait_until, j.pending_children, {{failure(j)}} as failure, j.settings,
            {{common.in_serial_waiting}} as waits_for_slot, j.suspect, j.unwind is not null and j.state = 0 as unwinding, j.started_at, j.parent,
-           coalesce(j.item_count, 1) as items
+           coalesce(j.item_count, 1) as items, j.branch
     from jobs j where j.id = i.id offset 0
 ) j
 left join held h on h.id = j.id and h.epoch = j.epoch and j.state = 0

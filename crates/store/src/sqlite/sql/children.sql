@@ -64,6 +64,19 @@ where b.merged_at is null
 order by b.job desc, b.number desc
 limit ?2
 
+-- name: branch_ends
+-- Reads the first and the last child of a branch. Walks jobs_parent from both ends.
+select (select j.id from windlass_jobs j where j.parent = ?1 and j.branch = ?2 order by j.id limit 1),
+       (select j.id from windlass_jobs j where j.parent = ?1 and j.branch = ?2 order by j.id desc limit 1)
+
+-- name: branch_range
+-- Lists the first children of a range of a branch, by id. Walks jobs_parent.
+select {{common.summary(?1)}}, j.item, coalesce(j.item_count, 1), coalesce(j.items_counted, 0)
+from windlass_jobs j
+where j.parent = ?2 and j.branch = ?3 and j.id >= ?4 and j.id <= ?5
+order by j.id
+limit ?6
+
 -- fragment: child
 -- The columns of a child of a branch.
 {{common.summary(?1)}}, j.branch, j.spawn, j.item, coalesce(j.item_count, 1), coalesce(j.items_counted, 0), j.failure,

@@ -17,7 +17,7 @@ select i.key, j.id, j.epoch, j.state,
        coalesce(j.hold, 0) = 2 or {{common.in_ready(?1)}} or {{common.in_serial_waiting}}, {{common.in_timers}}, j.parked is not null,
        j.wait, j.parked_at, j.wait_until, j.pending_children, {{failure(j)}}, p.at, p.author, p.note, c.deadline_at, c.author, c.note,
        j.settings, {{common.in_serial_waiting}}, j.suspect, j.unwind is not null and j.state = 0, j.started_at, j.parent,
-       coalesce(j.item_count, 1)
+       coalesce(j.item_count, 1), j.branch
 from json_each(?2) i
 cross join windlass_jobs j on j.id = unhex(i.value)
 left join windlass_paused_jobs p on p.job = j.id
