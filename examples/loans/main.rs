@@ -114,10 +114,10 @@ impl Loan {
         flow.transaction("take", async |tx| {
             tx.execute("insert into loans (id, borrower) values ($1, $2)", (loan, &self.borrower)).await?;
             let taken = tx.execute(TAKE, (loan, self.first, self.last)).await?;
-            match i64::try_from(taken)? == self.last - self.first + 1 {
-                true => Ok(taken),
-                false => Err(Failure::stop(format!("only {taken} of the objects are on the shelf"))),
+            if i64::try_from(taken)? <= self.last - self.first {
+                return Err(Failure::stop(format!("only {taken} of the objects are on the shelf")));
             }
+            Ok(taken)
         })
         .undo_with(move |cx: UndoCx, _taken| async move {
             cx.engine().submit(PutBack { loan }).key(cx.undo_id()).await?;

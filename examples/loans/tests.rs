@@ -91,7 +91,7 @@ async fn nothing_is_left_of_a_loan_that_comes_to_nothing(stores: Stores) {
     }
 }
 
-/// Two objects are enough: each commit of the scenario is two more runs.
+/// One object is enough: each commit of the scenario is two more runs, and each run makes a store.
 async fn no_crash_changes_what_is_undone(stores: Stores) {
     let museum = Museum::new(100);
     let shared = Arc::clone(&museum);
@@ -102,13 +102,13 @@ async fn no_crash_changes_what_is_undone(stores: Stores) {
             stores.fresh()
         },
         move |engine| serve(engine, &shared),
-        async |lab| lend(&lab, &museum, 2, yes()).await,
+        async |lab| lend(&lab, &museum, 1, yes()).await,
     )
     .await;
     let (loan, insured, lent) = report.outcome;
-    let error = "the job failed (stopped): too_heavy: no lorry to Delft: 903 g are too much for the lorry";
+    let error = "the job failed (stopped): too_heavy: no lorry to Delft: 451 g are too much for the lorry";
     assert_eq!((loan.unwrap_err().as_str(), insured, lent), (error, vec![], 0));
-    assert!(report.crashes >= report.commits);
+    assert!(report.crashes > 0, "{} commits", report.commits);
 }
 
 macro_rules! on_both_stores {
