@@ -16,7 +16,7 @@ use crate::Time;
 
 pub use class::FailureClass;
 pub use convert::OrFailure;
-pub use hidden::{on_unregistered, register};
+pub use hidden::{Unregistered, on_unregistered, register};
 
 /// What follows from a [`Failure`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
@@ -132,6 +132,11 @@ impl Failure {
         Failure { after: Some(delay), ..self }
     }
 
+    /// Its text behind the reason of the job that failed with it. A class that says the same as the reason is left out.
+    pub fn text_after(&self, reason: Reason) -> String {
+        if *self.class == *reason.to_string() { self.message.clone() } else { self.to_string() }
+    }
+
     /// Returns its class, to match on.
     pub fn class_of(&self) -> FailureClass<'_> {
         FailureClass::of(&self.class)
@@ -230,6 +235,14 @@ mod tests {
         assert_eq!(of(Box::new(17)).message, "a panic without a message");
         let failure = Failure::stop("no").class("mine");
         assert_eq!(of(Box::new(failure.clone())), failure);
+    }
+
+    #[test]
+    fn a_class_that_repeats_the_reason_is_left_out_behind_it() {
+        let late = Failure::retry("nobody answered").class(class::TIMEOUT);
+        assert_eq!(late.text_after(Reason::Timeout), "nobody answered");
+        assert_eq!(late.text_after(Reason::Exhausted), "timeout: nobody answered");
+        assert_eq!(Failure::stop("no").text_after(Reason::Stopped), "no");
     }
 
     #[test]

@@ -130,7 +130,7 @@ pub fn explain(
 fn unwinding(job: &Job) -> Option<Explanation> {
     let unwind = job.unwind.as_ref().filter(|_| !job.summary.state.is_final())?;
     let how = match unwind.reason {
-        Some(reason) => format!("fails ({reason}): {}", unwind.failure),
+        Some(reason) => format!("fails ({reason}): {}", unwind.failure.text_after(reason)),
         None => format!("is cancelled: {}", unwind.failure),
     };
     let because = sentence(&format!("It undoes its steps, and then it {how}"));

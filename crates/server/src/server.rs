@@ -467,7 +467,9 @@ mod tests {
         let (_stop, stopping) = watch::channel(false);
         let shared = Shared::new(engine, settings, address, stopping);
         let access = Access::Needs(Permission::Read);
-        let route = Arc::new(Route::new(method.clone(), "/test", access, "test", "A test", handler));
+        let mut route = Route::new(method.clone(), "/test", access, "test", "A test", handler);
+        route.answer_schema = Some(<String as crate::answers::Answered>::schema);
+        let route = Arc::new(route);
         let request = Request::builder().method(method).uri("/test").header("host", "localhost");
         let mut request = request.body(Body::empty()).expect("a request");
         request.extensions_mut().insert(Peer { address, is_tls: false });

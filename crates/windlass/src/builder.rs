@@ -250,8 +250,8 @@ impl Builder {
     }
 
     /// Finds an error type again that `Box<dyn Error>` or `anyhow::Error` hides: its own conversion into a
-    /// [`Failure`](crate::Failure) then decides whether it is retried. Holds for the whole process. A hidden error of any other type
-    /// is retried, and a warning in the log names it once.
+    /// [`Failure`](crate::Failure) then decides whether it is retried. Holds for the whole process, so for all engines and labs of a test program.
+    /// A hidden error of any other type is retried, and a warning in the log tells of it once.
     pub fn error<E>(self) -> Builder
     where
         E: Into<windlass_model::Failure> + std::error::Error + Send + Sync + 'static,

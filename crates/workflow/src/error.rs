@@ -148,7 +148,7 @@ impl From<windlass_store::Error> for Error {
 #[derive(thiserror::Error)]
 pub enum JobError<E = Failure> {
     /// It failed.
-    #[error("the job failed ({reason}): {failure}")]
+    #[error("the job failed ({reason}): {}", .failure.text_after(*.reason))]
     Failed {
         /// Why.
         reason: Reason,

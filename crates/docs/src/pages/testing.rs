@@ -1,3 +1,11 @@
 //! For `docs/testing.md`.
 
-pub use windlass::{prelude::*, testing::Lab};
+pub use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex},
+};
+
+pub use windlass::{
+    prelude::*,
+    testing::{self, CrashReport, Lab},
+};

@@ -85,16 +85,25 @@ impl From<Boxed> for Failure {
     }
 }
 
+/// An error that is retried by default. Rust keeps no name of a type that is hidden, so this is what can be said of it.
+#[derive(Clone, Copy, Debug)]
+pub struct Unregistered<'a> {
+    /// The first word of its debug text: the name of a struct, or of the variant of an enum.
+    pub name: &'a str,
+    /// Its text for people.
+    pub text: &'a str,
+}
+
 /// Whom [`report`] calls.
-static REPORTER: OnceLock<fn(&str)> = OnceLock::new();
+static REPORTER: OnceLock<fn(Unregistered<'_>)> = OnceLock::new();
 /// What was reported.
 static REPORTED: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
 /// The most types that are reported: an error whose debug text is made of its data would otherwise fill the memory.
 const MAX_REPORTED: usize = 1_000;
 
-/// Sets who is called, once per type, when an error is retried by default because its type is hidden and not registered. It is
-/// given the first word of the error's debug text, which is the name of the type or of its variant. The first reporter stays.
-pub fn on_unregistered(reporter: fn(&str)) {
+/// Sets who is called, once per name, when an error is retried by default because its type is hidden and not registered. The first
+/// reporter stays.
+pub fn on_unregistered(reporter: fn(Unregistered<'_>)) {
     let _ = REPORTER.set(reporter);
 }
 
@@ -104,7 +113,7 @@ fn report(error: &(dyn Error + 'static)) {
     let mut reported = REPORTED.lock().unwrap_or_else(PoisonError::into_inner);
     if reported.len() < MAX_REPORTED && reported.insert(name.clone()) {
         drop(reported);
-        reporter(&name);
+        reporter(Unregistered { name: &name, text: &error.to_string() });
     }
 }
 
@@ -216,11 +225,14 @@ mod tests {
     #[cfg(feature = "anyhow")]
     stops!(Lost, "lost");
 
-    static REPORTS: Mutex<Vec<String>> = Mutex::new(Vec::new());
+    /// The names and texts that were reported.
+    static REPORTS: Mutex<Vec<(String, String)>> = Mutex::new(Vec::new());
 
     fn reported(name: &str) -> usize {
-        on_unregistered(|name| REPORTS.lock().expect("not poisoned").push(name.to_owned()));
-        REPORTS.lock().expect("not poisoned").iter().filter(|known| *known == name).count()
+        on_unregistered(|error| {
+            REPORTS.lock().expect("not poisoned").push((error.name.to_owned(), error.text.to_owned()));
+        });
+        REPORTS.lock().expect("not poisoned").iter().filter(|(known, _)| known == name).count()
     }
 
     fn boxed(error: impl Into<Boxed>) -> Failure {
@@ -245,6 +257,9 @@ mod tests {
             assert_eq!(boxed(Forgotten), Failure::retry("forgotten"));
         }
         assert_eq!(reported("Forgotten"), 1);
+        // The text finds the type if the name is that of a variant.
+        let report = ("Forgotten".to_owned(), "forgotten".to_owned());
+        assert!(REPORTS.lock().expect("not poisoned").contains(&report));
         // A message has no type, and for this one the call decides.
         assert_eq!(boxed("a message"), Failure::retry("a message"));
         assert_eq!(Err::<(), _>(Declined).or_retry(), Err(Failure::retry("the card was declined")));

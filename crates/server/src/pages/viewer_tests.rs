@@ -12,8 +12,8 @@ use windlass::{Engine, model::Role};
 
 use crate::{Server, Settings};
 
-/// Forms for everybody: they log in and out, or change how pages look for whoever posts them.
-const FOR_EVERYBODY: [&str; 3] = ["/login", "/logout", "/preferences"];
+/// Forms for everybody, about their own: log-in and log-out, how pages look, the password.
+const FOR_EVERYBODY: [&str; 4] = ["/login", "/logout", "/preferences", "/access/password"];
 
 /// Sends a request. Returns the response as text.
 async fn send(address: SocketAddr, method: &str, path: &str, cookie: &str, body: &str) -> String {

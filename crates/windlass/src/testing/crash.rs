@@ -42,7 +42,8 @@ where
     crash_at_every_commit_on(async || "memory:".to_owned(), setup, scenario).await
 }
 
-/// The same on a store of your choice: `open` returns the URL of an empty store for each run.
+/// The same on a store of your choice: `open` returns the URL of an empty store. It is called once before each run, and so is also the
+/// place to reset data that the setup shares with the scenario.
 pub async fn crash_at_every_commit_on<R, S, F, Fut>(
     open: impl AsyncFn() -> String,
     setup: S,

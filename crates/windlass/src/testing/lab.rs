@@ -107,8 +107,9 @@ impl Lab {
         Lab::on("memory:", setup).await
     }
 
-    /// Makes a lab on the store at `url`. No other worker may use that store.
-    pub async fn on(url: &str, setup: impl Fn(Builder) -> Builder + Send + Sync + 'static) -> Lab {
+    /// Makes a lab on the store at `url`, a `&str` or a `String`. No other worker may use that store.
+    pub async fn on(url: impl AsRef<str>, setup: impl Fn(Builder) -> Builder + Send + Sync + 'static) -> Lab {
+        let url = url.as_ref();
         let store = expect_store(windlass_store::open(url, true).await, url);
         Lab::with(url, store, Arc::new(setup), Lab::start_time(), None).await
     }
@@ -205,13 +206,21 @@ impl Lab {
         LabJob { id, kind: PhantomData }
     }
 
-    /// Sends a signal to a job.
+    /// Sends a signal to a job. [`Engine::signal`] returns an error instead of panicking: `lab.engine().await.signal(job.id(), …)`.
+    ///
+    /// # Panics
+    ///
+    /// If the job has ended, or its inbox is full.
     pub async fn signal<J, T: Serialize>(&self, job: LabJob<J>, name: &str, payload: T) {
         let sent = self.engine().await.signal(job.id, name, payload).await;
         sent.unwrap_or_else(|error| panic!("a signal in the lab: {error}"));
     }
 
-    /// Sends a signal to a job, by its type.
+    /// Sends a signal to a job, by its type. [`Engine::send`] returns an error instead of panicking.
+    ///
+    /// # Panics
+    ///
+    /// If the job has ended, or its inbox is full.
     pub async fn send<J, S: Signal>(&self, job: LabJob<J>, signal: S) {
         self.signal(job, S::NAME, signal).await;
     }

@@ -115,7 +115,7 @@ async fn rate_limited_jobs_survive_a_crash_at_every_commit(on: On) {
 
 async fn the_clock_of_a_store_in_a_lab_is_that_of_the_lab(on: On) {
     let store = on.fresh().await;
-    let lab = Lab::on(&store.url, |engine| engine.task::<Number>()).await;
+    let lab = Lab::on(store.url.clone(), |engine| engine.task::<Number>()).await;
     lab.advance(days(400)).await;
     assert_eq!(lab.engine().await.inspect().clock().await.expect("a clock"), lab.now());
     lab.crash().await;

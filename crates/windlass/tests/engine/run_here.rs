@@ -69,13 +69,8 @@ async fn started(url: &str) -> Engine {
 async fn a_job_overtakes_its_queue_and_needs_no_free_slot(on: On) {
     let store = on.fresh().await;
     let engine = started(&store.url).await;
-    // A claim in flight while a submit takes the slot may take one of the jobs behind it as well.
-    until("the pool is idle", async || {
-        let claims = engine.counts().claims;
-        engine.submit(work("before")).await.expect("submitted").result().await.expect("done");
-        claims > 0 && engine.counts().claims == claims
-    })
-    .await;
+    // The claim of the start, if it is still in flight when a submit takes the slot, may take one of the jobs behind it.
+    until("the first claim is answered", async || engine.counts().claims > 0).await;
     let name = format!("overtaken {}", store.url);
     let slow = engine.submit(gated(&name)).await.expect("submitted");
     until("the only slot is taken", async || times(format!("begin {name}")) == 1).await;

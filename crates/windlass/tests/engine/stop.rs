@@ -57,7 +57,7 @@ async fn a_renewal_that_finds_its_worker_retired_reports_no_loss(url: &str) {
     let stopping = tokio::spawn(async move { engine.stop().await });
     until("the worker is retired", async || {
         let workers = observer.inspect().workers().await.expect("workers");
-        workers.iter().all(|other| other.id != worker)
+        workers.iter().all(|other| other.id != worker || !other.alive)
     })
     .await;
     renewal.retired.store(true, Ordering::SeqCst);

@@ -250,7 +250,8 @@ fn state(job: &Job, now: Time) -> String {
     let summary = &job.summary;
     match (summary.state, summary.reason) {
         (State::Failed, Some(reason)) => {
-            let error = job.failure.as_ref().map(|failure| format!(": {}", out::plain(&failure.to_string())));
+            let error = job.failure.as_ref().map(|failure| failure.text_after(reason));
+            let error = error.map(|text| format!(": {}", out::plain(&text)));
             format!("failed ({reason}){}", error.unwrap_or_default())
         }
         (State::Cancelled, _) => {
