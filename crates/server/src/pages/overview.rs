@@ -5,17 +5,18 @@ use std::{sync::Arc, time::Duration};
 use askama::Template;
 use windlass::{
     State,
-    operate::views::{
-        FailureGroup, OpenBranchRow, OpenBranches, QueueRow, Queues, Situation, ThroughputView,
+    operate::{
+        alerts::{AlertRow, AlertsView},
+        views::{FailureGroup, OpenBranchRow, OpenBranches, QueueRow, Queues, Situation, ThroughputView},
     },
-    store::{AuditEntry, AuditFilter},
+    store::{AuditEntry, AuditFilter, Severity},
 };
 
 use super::{
     bars::Meter,
     charts::{Chart, Series, Shape, Unit},
     form::url,
-    format::{When, counted, percent, rate, thousands},
+    format::{Clock, When, counted, percent, rate, thousands},
     frame::Frame,
     html::{Html, Text},
     icon::Icon,
@@ -24,7 +25,7 @@ use super::{
     page::{PageCall, html},
     parts::{Action, Attention, Counter, Counters, Tone},
 };
-use crate::error::Error;
+use crate::{alerts::link::path_of, error::Error};
 
 /// How many rows the lists have.
 const ROWS: usize = 8;
@@ -86,17 +87,16 @@ pub(super) async fn show(call: PageCall) -> Result<String, Error> {
     let situation = shared.pages.situation(&shared).await?;
     let (queues, branches, hour) =
         (call.queues().await?, call.open_branches().await?, call.last_hour().await?);
-    let failures = call.failures().await?;
+    let (failures, alerts) = (call.failures().await?, call.alerts().await?);
     let audit = AuditFilter { limit: ROWS, ..AuditFilter::default() };
     let audit = call.operator().inspect().audit(&audit).await?;
     let frame = call.frame("Overview", "overview").await?;
-    let mut attention: Vec<Attention> = failures
+    let mut attention: Vec<Attention> = firing(&alerts, frame.clock(), frame.may_administer).collect();
+    let recent = failures
         .groups
         .iter()
-        .filter(|group| call.now - group.last_at < RECENT && group.cancelled < group.count)
-        .take(ROWS)
-        .map(|group| failing(group, &frame))
-        .collect();
+        .filter(|group| call.now - group.last_at < RECENT && group.cancelled < group.count);
+    attention.extend(recent.take(ROWS).map(|group| failing(group, &frame)));
     attention.extend(blocked(&branches, &frame));
     attention.extend(paused_and_late(&queues, &situation, &frame));
     attention.extend(lost(&situation, &frame));
@@ -158,6 +158,29 @@ fn detail(hour: &ThroughputView) -> String {
 
 fn row(id: String, tone: Tone, icon: Icon, title: Html, href: String, detail: Html) -> Attention {
     Attention { id, tone, icon, title, href, detail, since: None, actions: Vec::new() }
+}
+
+/// Alerts that fire, are not muted, and were evaluated lately.
+fn firing(view: &AlertsView, clock: Clock, may_mute: bool) -> impl Iterator<Item = Attention> {
+    let fires = |row: &&AlertRow| row.fires() && row.muted.is_none() && !row.is_stale;
+    view.alerts.iter().filter(fires).take(ROWS).map(move |AlertRow { alert, .. }| {
+        let (tone, icon) = match alert.severity {
+            Severity::Bad => (Tone::Bad, Icon::Failed),
+            Severity::Warn => (Tone::Warn, Icon::Warn),
+        };
+        let id = format!("a-{}", short_hash(&format!("{} {}", alert.rule, alert.subject)));
+        let detail = Html::words("Alert ").user(&alert.rule).text(": ").user(&alert.subject).text(".");
+        let href = path_of(&alert.target);
+        let mut found = row(id, tone, icon, Html::words("").user(&alert.text), href.clone(), detail);
+        found.since = Some((clock.ago(alert.since), clock.at(alert.since)));
+        if may_mute {
+            let subject = Some(alert.subject.as_str());
+            let mute = url("/access", [("mute", Some(alert.rule.as_str())), ("subject", subject)]);
+            found.actions.push(Action::link("Mute…", &mute).small());
+        }
+        found.actions.push(Action::link("Show", &href).small().primary());
+        found
+    })
 }
 
 /// Jobs of a kind fail with the same error.
@@ -343,7 +366,59 @@ fn chart(hour: &ThroughputView, frame: &Frame) -> Chart {
 
 #[cfg(test)]
 mod tests {
+    use windlass::{
+        Time,
+        store::{Alert, AlertMute, AlertState, AlertTarget},
+    };
+
     use super::*;
+
+    fn alert(subject: &str, state: AlertState) -> AlertRow {
+        let alert = Alert {
+            rule: "queue-behind".into(),
+            subject: subject.into(),
+            severity: Severity::Bad,
+            state,
+            value: "12m".into(),
+            text: format!("The oldest ready job of {subject} waits for 12m"),
+            target: AlertTarget::Queue { queue: subject.into() },
+            since: Time(0),
+            fired_at: Some(Time(0)),
+            clear_since: None,
+            resolved_at: None,
+            updated_at: Time(0),
+            posted: false,
+            rev: 1,
+        };
+        AlertRow { alert, muted: None, is_stale: false }
+    }
+
+    #[test]
+    fn alerts_that_fire_are_shown_unless_somebody_muted_them_or_nobody_evaluates_them() {
+        let mute = AlertMute {
+            rule: "queue-behind".into(),
+            subject: None,
+            until: None,
+            at: Time(0),
+            author: "ada".into(),
+            note: None,
+        };
+        let alerts = vec![
+            alert("mail<", AlertState::Firing),
+            alert("bakery", AlertState::Resolving),
+            alert("office", AlertState::Pending),
+            AlertRow { muted: Some(mute), ..alert("shops", AlertState::Firing) },
+            AlertRow { is_stale: true, ..alert("letters", AlertState::Firing) },
+        ];
+        let view = AlertsView { alerts, mutes: Vec::new(), now: Time(0) };
+        let clock = Clock { now: Time(0), relative: true };
+        let rows: Vec<Attention> = firing(&view, clock, true).collect();
+        let html: Vec<String> = rows.iter().map(ToString::to_string).collect();
+        assert_eq!(rows.len(), 2, "{html:?}");
+        assert!(html[0].contains("mail&#60;") && html[1].contains("bakery"), "{html:?}");
+        assert!(html[0].contains("href=\"/access?mute=queue-behind&#38;subject=mail%3C\""), "{html:?}");
+        assert!(firing(&view, clock, false).all(|row| !row.to_string().contains("Mute")));
+    }
 
     #[test]
     fn the_verdict_counts() {

@@ -219,7 +219,7 @@ async fn rules_are_muted_and_unmuted(database: Database) {
     assert!(
         page.contains("queue-behind")
             && page.contains("quiet")
-            && page.contains("a worker was lost within 60s")
+            && page.contains("a worker was lost within 1m")
     );
     assert!(ada.page("/access?mute=queue-behind").await.contains("posts no messages"));
     let said = ada.act("/access/alerts/mute", "rule=queue-behind&span=1h&note=deploys").await;

@@ -183,7 +183,8 @@ pub async fn of_many_writers_one_records_a_change(store: Handle) {
         tokio::spawn(async move {
             let first =
                 write(&store, 1, &[set_and_say(&firing("mail", 1), message(n, &format!("new{n}")))]).await;
-            let fires = only_open(&store).await;
+            // Another writer may have resolved it by now, and no older change opens it again.
+            let Some(fires) = open(&store).await.pop() else { return (first[0], false) };
             let key = format!("again{n}");
             let again = set_and_say(&Alert { rev: 1, ..resolved(&fires, 2) }, message(100 + n, &key));
             (first[0], write(&store, 2, &[again]).await[0])
@@ -194,7 +195,7 @@ pub async fn of_many_writers_one_records_a_change(store: Handle) {
         let (first, again) = writer.await.expect("no panic");
         (added, changed) = (added + u32::from(first), changed + u32::from(again));
     }
-    assert_eq!(changed, 1);
+    assert_eq!((added, changed), (1, 1));
     let messages = list(&store, Filter { kind: Some(ALERT_KIND.into()), ..all_jobs() }).await;
     assert_eq!(messages.len() as u32, added + changed, "as many messages as changes");
 }
