@@ -415,7 +415,7 @@ mod tests {
         let rows: Vec<Attention> = firing(&view, clock, true).collect();
         let html: Vec<String> = rows.iter().map(ToString::to_string).collect();
         assert_eq!(rows.len(), 2, "{html:?}");
-        assert!(html[0].contains("mail&#60;") && html[1].contains("bakery"), "{html:?}");
+        assert!(html[0].contains("mail&lt;") && html[1].contains("bakery"), "{html:?}");
         assert!(html[0].contains("href=\"/access?mute=queue-behind&#38;subject=mail%3C\""), "{html:?}");
         assert!(firing(&view, clock, false).all(|row| !row.to_string().contains("Mute")));
     }
