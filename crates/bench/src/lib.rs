@@ -19,7 +19,7 @@ pub enum Command {
     DemoWorker(demo::worker::Args),
     /// One worker process of the demo's company
     #[command(hide = true)]
-    DemoCompanyWorker(demo::company::worker::Args),
+    DemoBakeryWorker(demo::bakery::worker::Args),
 }
 
 impl Command {
@@ -29,7 +29,7 @@ impl Command {
             Command::Demo(args) => demo::run(args).await,
             Command::Bench(args) => workloads::run(args).await,
             Command::DemoWorker(args) => demo::worker::run(args).await,
-            Command::DemoCompanyWorker(args) => demo::company::worker::run(args).await,
+            Command::DemoBakeryWorker(args) => demo::bakery::worker::run(args).await,
         }
     }
 }

@@ -96,7 +96,7 @@ fn pid(number: u32) -> Pid {
 }
 
 #[test]
-fn a_demo_that_stays_serves_a_company_and_leaves_nothing_behind() {
+fn a_demo_that_stays_serves_a_bakery_and_leaves_nothing_behind() {
     let sandbox = Sandbox::new();
     // If somebody else has this port, it is taken all the same.
     let _taken = TcpListener::bind("127.0.0.1:7077");

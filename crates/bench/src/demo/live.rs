@@ -13,7 +13,7 @@ use windlass_server::{Server, Settings, StartError};
 
 use super::{
     Args,
-    company::{self, CardService, Company},
+    bakery::{self, Bakery, CardService},
     crash::CrashTest,
     place::Place,
     stop::Stop,
@@ -29,10 +29,10 @@ const UNATTENDED: Duration = Duration::from_millis(4_200);
 /// Runs until the demo is stopped. Returns whether the account adds up; `None` if none was made.
 pub(super) async fn run(args: &Args, place: &Place, dir: &Path, stop: Stop) -> anyhow::Result<Option<bool>> {
     let service = CardService::new();
-    let engine = company::builder(&place.url, service).open().await;
+    let engine = bakery::builder(&place.url, service).open().await;
     let engine = engine.context("the demo's store cannot be opened")?;
     if !place.is_own {
-        company::check_store(&engine).await?;
+        bakery::check_store(&engine).await?;
     }
     let server = bind(&engine, args.listen).await?;
     let address = format!("http://{}", server.address());
@@ -42,7 +42,7 @@ pub(super) async fn run(args: &Args, place: &Place, dir: &Path, stop: Stop) -> a
     let worked = Box::pin(work(args, place, dir, &engine, service, &address, stop)).await;
     engine.stop().await;
     if !place.is_own {
-        company::rules::drop_schedules(&engine).await?;
+        bakery::rules::drop_schedules(&engine).await?;
     }
     let adds_up = worked?;
     serving.await.context("the server failed")?;
@@ -59,10 +59,10 @@ async fn work(
     address: &str,
     mut stop: Stop,
 ) -> anyhow::Result<Option<bool>> {
-    company::rules::set(engine, args.statements).await?;
+    bakery::rules::set(engine, args.statements).await?;
     let attended_at = Instant::now() + UNATTENDED;
     let test = CrashTest::submit(engine.clone(), args.tasks, args.workers).await?;
-    let company = Company::open(engine.clone(), place, dir, service, args.statements).await?;
+    let bakery = Bakery::open(engine.clone(), place, dir, service, args.statements).await?;
     tokio::select! {
         () = tokio::time::sleep_until(attended_at.into()) => {}
         () = stop.requested() => return Ok(None),
@@ -75,7 +75,7 @@ async fn work(
         }
         Ok(adds_up)
     };
-    let (adds_up, ()) = tokio::try_join!(Box::pin(tested), Box::pin(company.run(stop.clone())))?;
+    let (adds_up, ()) = tokio::try_join!(Box::pin(tested), Box::pin(bakery.run(stop.clone())))?;
     Ok(adds_up)
 }
 

@@ -6,12 +6,12 @@
 //! starts, kills and freezes worker processes; [`chaos`] decides when; [`account`] compares plan, records and store; [`crash`] is all of
 //! it.
 //!
-//! Without `--exit` the demo also has a [`company`]: jobs of every sort in every state. [`live`] serves the store from the start and keeps
+//! Without `--exit` the demo also has a [`bakery`]: jobs of every sort in every state. [`live`] serves the store from the start and keeps
 //! the company at work until the demo is stopped.
 
 mod account;
+pub(crate) mod bakery;
 mod chaos;
-pub(crate) mod company;
 mod crash;
 mod live;
 mod place;
@@ -46,7 +46,7 @@ use crate::out;
 /// code is 0 only if every task of the account ended exactly once.
 #[derive(clap::Args)]
 pub struct Args {
-    /// Run the 20,000 tasks, print the account and exit: no company, no server
+    /// Run the 20,000 tasks, print the account and exit: no bakery, no server
     #[arg(long)]
     exit: bool,
     /// The address to listen on, of this machine alone [default: 127.0.0.1:7077, or the next free port]
@@ -140,6 +140,6 @@ fn introduce(args: &Args, url: &str, folder: &Path) {
         workers = args.workers,
     ));
     if !args.exit {
-        out::note(company::INTRODUCTION);
+        out::note(bakery::INTRODUCTION);
     }
 }

@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn more_than_are_read_are_told_with_their_number() {
+    fn more_than_are_read_are_reported_with_their_number() {
         let failures = |failed, unhandled_failures| {
             let state_counts = vec![count(State::Failed, failed)];
             let findings = Backlog { state_counts, unhandled_failures, ..empty() }.judge();

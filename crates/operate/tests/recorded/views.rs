@@ -89,7 +89,7 @@ async fn failures_are_grouped_with_what_attempts_say_about_a_retry() {
 }
 
 #[tokio::test]
-async fn waiting_jobs_are_grouped_and_repetitions_are_told_apart_from_sleeps() {
+async fn waiting_jobs_are_grouped_and_repetitions_are_kept_apart_from_sleeps() {
     let (operator, store, _) = operator();
     let me = smith(&store).await;
     submit(&store, &jobs(1, 5)).await;

@@ -185,7 +185,7 @@ impl Components {
             "Jobs by state",
             vec![
                 counter("n-running", "Running", 370, (Tone::Run, Icon::Running), "162 slots free")
-                    .beside("of 532"),
+                    .suffix("of 532"),
                 counter("n-ready", "Ready", 389_210, (Tone::Idle, Icon::Ready), "oldest 41 min, in mail"),
                 counter("n-scheduled", "Scheduled", 2_318, (Tone::Idle, Icon::Scheduled), "148 back off"),
                 counter("n-waiting", "Waiting", 18_446, (Tone::Wait, Icon::Waiting), "17,902 for a signal"),
@@ -339,10 +339,10 @@ impl Components {
     fn timeline(&self, folds: bool) -> Timeline {
         let from = self.ago(4_029);
         let at = |tenths: u64| from + Duration::from_millis(tenths * 100);
-        let segment = |begin: u64, end: Option<u64>, look, label: &str, title: &str| Segment {
+        let segment = |begin: u64, end: Option<u64>, appearance, label: &str, title: &str| Segment {
             from: at(begin),
             to: end.map(at),
-            look,
+            appearance,
             label: label.into(),
             title: title.into(),
         };
@@ -355,39 +355,44 @@ impl Components {
             segments,
             end: end.into(),
         };
-        use timeline::Look;
+        use timeline::Appearance;
         let mut rows = vec![
-            row("find_stock", vec![], vec![segment(0, Some(3), Look::Ran, "", "41 ms")], "41 ms"),
-            row("reserve", vec![Icon::Undo], vec![segment(3, Some(9), Look::Ran, "", "220 ms")], "220 ms"),
+            row("find_stock", vec![], vec![segment(0, Some(3), Appearance::Ran, "", "41 ms")], "41 ms"),
+            row(
+                "reserve",
+                vec![Icon::Undo],
+                vec![segment(3, Some(9), Appearance::Ran, "", "220 ms")],
+                "220 ms",
+            ),
             row(
                 "pay",
                 vec![Icon::Undo],
                 vec![
-                    segment(9, Some(17), Look::Failed, "", "attempt 1: timeout"),
-                    segment(17, Some(23), Look::BackOff, "", ""),
-                    segment(23, Some(30), Look::Failed, "", "attempt 2: psp_unavailable"),
-                    segment(30, Some(42), Look::BackOff, "", ""),
-                    segment(42, Some(47), Look::Ran, "", "attempt 3: 412 ms"),
+                    segment(9, Some(17), Appearance::Failed, "", "attempt 1: timeout"),
+                    segment(17, Some(23), Appearance::BackOff, "", ""),
+                    segment(23, Some(30), Appearance::Failed, "", "attempt 2: psp_unavailable"),
+                    segment(30, Some(42), Appearance::BackOff, "", ""),
+                    segment(42, Some(47), Appearance::Ran, "", "attempt 3: 412 ms"),
                 ],
                 "3 attempts",
             ),
             row(
                 "hold",
                 vec![Icon::Asleep],
-                vec![segment(50, Some(3_050), Look::Asleep, "5 min", "")],
+                vec![segment(50, Some(3_050), Appearance::Asleep, "5 min", "")],
                 "slept 5 min",
             ),
             row(
                 "label",
                 vec![Icon::Branches],
-                vec![segment(3_050, Some(3_070), Look::Ran, "child", "label-48213, 1.9 s")],
+                vec![segment(3_050, Some(3_070), Appearance::Ran, "child", "label-48213, 1.9 s")],
                 "1.9 s",
             ),
         ];
         let mut waits = row(
             "picked",
             vec![Icon::Signal],
-            vec![segment(3_070, None, Look::Waited, "waits for the signal picked", "")],
+            vec![segment(3_070, None, Appearance::Waited, "waits for the signal picked", "")],
             "until Sun 22 Nov",
         );
         (waits.state, waits.state_word) = ((Tone::Wait, Icon::Waiting), "waiting".into());
@@ -414,21 +419,26 @@ impl Components {
     }
 
     fn machine(&self) -> Diagram {
-        use diagram::Look;
-        let node =
-            |name: &str, look| Node { name: name.into(), under: String::new(), look, icon: None, href: None };
-        let mut here = node("AwaitDecision", Look::Here(Tone::Wait));
+        use diagram::Appearance;
+        let node = |name: &str, appearance| Node {
+            name: name.into(),
+            under: String::new(),
+            appearance,
+            icon: None,
+            href: None,
+        };
+        let mut here = node("AwaitDecision", Appearance::Here(Tone::Wait));
         here.under = "here for 2 d 4 h".into();
         let nodes = vec![
-            node("", Look::Start),
-            node("Filed", Look::Passed),
-            node("AwaitParcel", Look::Passed),
-            node("Inspect", Look::Passed),
+            node("", Appearance::Start),
+            node("Filed", Appearance::Passed),
+            node("AwaitParcel", Appearance::Passed),
+            node("Inspect", Appearance::Passed),
             here,
-            node("Refund", Look::Apart),
-            node("Remind", Look::Apart),
-            node("Explain", Look::Apart),
-            node("", Look::End),
+            node("Refund", Appearance::Apart),
+            node("Remind", Appearance::Apart),
+            node("Explain", Appearance::Apart),
+            node("", Appearance::End),
         ];
         let edge = |from, to, label: &str, is_taken| Edge { from, to, label: label.into(), is_taken };
         let edges = vec![
@@ -452,23 +462,23 @@ impl Components {
     }
 
     fn workflow(&self) -> Diagram {
-        use diagram::Look;
-        let node = |name: &str, under: &str, look, icon| Node {
+        use diagram::Appearance;
+        let node = |name: &str, under: &str, appearance, icon| Node {
             name: name.into(),
             under: under.into(),
-            look,
+            appearance,
             icon: Some(icon),
             href: Some("/components".into()),
         };
         let nodes = vec![
-            node("reserve", "220 ms", Look::Passed, Icon::Done),
-            node("pay", "3 attempts", Look::Passed, Icon::Done),
-            node("label", "child, 1.9 s", Look::Passed, Icon::Branches),
-            node("invoice", "child, failed", Look::Failed, Icon::Failed),
-            node("hold", "slept 5 min", Look::Passed, Icon::Asleep),
-            node("addresses", "12,000 children", Look::Passed, Icon::Branches),
-            node("picked", "waits for 1 h 1 min", Look::Here(Tone::Wait), Icon::Waiting),
-            node("ship", "", Look::Apart, Icon::Ready),
+            node("reserve", "220 ms", Appearance::Passed, Icon::Done),
+            node("pay", "3 attempts", Appearance::Passed, Icon::Done),
+            node("label", "child, 1.9 s", Appearance::Passed, Icon::Branches),
+            node("invoice", "child, failed", Appearance::Failed, Icon::Failed),
+            node("hold", "slept 5 min", Appearance::Passed, Icon::Asleep),
+            node("addresses", "12,000 children", Appearance::Passed, Icon::Branches),
+            node("picked", "waits for 1 h 1 min", Appearance::Here(Tone::Wait), Icon::Waiting),
+            node("ship", "", Appearance::Apart, Icon::Ready),
         ];
         let edge = |from, to, is_taken| Edge { from, to, label: String::new(), is_taken };
         let edges = vec![
@@ -836,7 +846,7 @@ mod tests {
         Preferences { theme: Some(Theme::Dark), ..Preferences::default() }
     }
 
-    /// Writes the page to `target/components`, with its assets, for a look at it in a browser.
+    /// Writes the page to `target/components`, with its assets, to see it in a browser.
     #[test]
     fn each_part_is_shown_once() {
         let html = page(Preferences::default(), false);

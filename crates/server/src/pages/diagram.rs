@@ -46,7 +46,7 @@ pub(crate) struct Node {
     pub(crate) name: String,
     /// A second line: "here for 2 d 4 h", "3 attempts". May be empty.
     pub(crate) under: String,
-    pub(crate) look: Look,
+    pub(crate) appearance: Appearance,
     pub(crate) icon: Option<Icon>,
     pub(crate) href: Option<String>,
 }
@@ -54,7 +54,7 @@ pub(crate) struct Node {
 /// How a box looks.
 #[allow(dead_code, reason = "a part that no page uses yet")]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Look {
+pub(crate) enum Appearance {
     /// The dot where the graph begins.
     Start,
     /// The ring where it ends.
@@ -156,9 +156,9 @@ impl DrawnNode<'_> {
     fn new(node: &Node, place: layers::Place) -> DrawnNode<'_> {
         let layers::Place { x: left, y: top, width, height } = place;
         let (x, y) = (round(left + width / 2.0), round(top + height / 2.0));
-        let shape = match node.look {
-            Look::Start => format!("<circle class=\"dot\" cx=\"{x}\" cy=\"{y}\" r=\"5\"/>"),
-            Look::End => {
+        let shape = match node.appearance {
+            Appearance::Start => format!("<circle class=\"dot\" cx=\"{x}\" cy=\"{y}\" r=\"5\"/>"),
+            Appearance::End => {
                 let circle =
                     |class, r| format!("<circle class=\"{class}\" cx=\"{x}\" cy=\"{y}\" r=\"{r}\"/>");
                 circle("ring", 7.0) + &circle("dot", 3.5)
@@ -175,7 +175,7 @@ impl DrawnNode<'_> {
 
 impl Node {
     fn is_box(&self) -> bool {
-        !matches!(self.look, Look::Start | Look::End)
+        !matches!(self.appearance, Appearance::Start | Appearance::End)
     }
 
     fn size(&self) -> Size {
@@ -190,11 +190,11 @@ impl Node {
     }
 
     fn class(&self) -> &'static str {
-        match self.look {
-            Look::Start => "start",
-            Look::End => "end",
-            Look::Passed => "passed t-ok",
-            Look::Here(tone) => match tone {
+        match self.appearance {
+            Appearance::Start => "start",
+            Appearance::End => "end",
+            Appearance::Passed => "passed t-ok",
+            Appearance::Here(tone) => match tone {
                 Tone::Run => "here t-run",
                 Tone::Ok => "here t-ok",
                 Tone::Bad => "here t-bad",
@@ -202,9 +202,9 @@ impl Node {
                 Tone::Wait => "here t-wait",
                 Tone::Idle => "here t-idle",
             },
-            Look::Failed => "here t-bad",
-            Look::Apart => "apart",
-            Look::Plain => "plain",
+            Appearance::Failed => "here t-bad",
+            Appearance::Apart => "apart",
+            Appearance::Plain => "plain",
         }
     }
 
@@ -249,7 +249,13 @@ mod tests {
     use super::*;
 
     fn node(name: &str) -> Node {
-        Node { name: name.into(), under: String::new(), look: Look::Passed, icon: None, href: None }
+        Node {
+            name: name.into(),
+            under: String::new(),
+            appearance: Appearance::Passed,
+            icon: None,
+            href: None,
+        }
     }
 
     fn edge(from: usize, to: usize) -> Edge {

@@ -61,7 +61,7 @@ pub(crate) struct Segment {
     pub(crate) from: Time,
     /// When it ended; `None` if it has not.
     pub(crate) to: Option<Time>,
-    pub(crate) look: Look,
+    pub(crate) appearance: Appearance,
     /// What stands in it; may be empty.
     pub(crate) label: String,
     /// What its tooltip says.
@@ -70,7 +70,7 @@ pub(crate) struct Segment {
 
 /// How a segment looks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Look {
+pub(crate) enum Appearance {
     /// It ran and succeeded.
     Ran,
     /// It runs.
@@ -85,27 +85,27 @@ pub(crate) enum Look {
     Waited,
 }
 
-impl Look {
+impl Appearance {
     /// Whether time passes as something runs: it is never folded.
     fn is_busy(self) -> bool {
-        matches!(self, Look::Ran | Look::Runs | Look::Failed)
+        matches!(self, Appearance::Ran | Appearance::Runs | Appearance::Failed)
     }
 
     fn class(self) -> &'static str {
         match self {
-            Look::Ran => "ran t-ok",
-            Look::Runs => "ran t-run",
-            Look::Failed => "failed t-bad",
-            Look::BackOff => "back-off",
-            Look::Asleep => "asleep t-wait",
-            Look::Waited => "waited t-wait",
+            Appearance::Ran => "ran t-ok",
+            Appearance::Runs => "ran t-run",
+            Appearance::Failed => "failed t-bad",
+            Appearance::BackOff => "back-off",
+            Appearance::Asleep => "asleep t-wait",
+            Appearance::Waited => "waited t-wait",
         }
     }
 
     fn fill(self) -> &'static str {
         match self {
-            Look::Failed => " fill=\"url(#p-bad)\"",
-            Look::Waited => " fill=\"url(#p-wait)\"",
+            Appearance::Failed => " fill=\"url(#p-bad)\"",
+            Appearance::Waited => " fill=\"url(#p-wait)\"",
             _ => "",
         }
     }
@@ -118,7 +118,7 @@ impl Timeline {
         let segments = || rows.iter().flat_map(|row| &row.segments);
         let from = segments().map(|segment| segment.from).min().unwrap_or(until);
         let busy: Vec<(Time, Time)> = segments()
-            .filter(|segment| segment.look.is_busy())
+            .filter(|segment| segment.appearance.is_busy())
             .map(|segment| (segment.from, segment.to.unwrap_or(until)))
             .collect();
         let scale = Scale::new(from, until, busy, folds, ended.is_none());
@@ -138,7 +138,7 @@ impl Timeline {
             let end = self.scale.at(segment.to.unwrap_or(self.scale.until));
             let (x, width) =
                 (round(begin.min(99.4)), round((end - begin).max(0.6).min(100.0 - begin.min(99.4))));
-            let (class, fill) = (segment.look.class(), segment.look.fill());
+            let (class, fill) = (segment.appearance.class(), segment.appearance.fill());
             let title = match segment.title.is_empty() {
                 true => String::new(),
                 false => format!("<title>{}</title>", escape(&segment.title)),
@@ -147,8 +147,8 @@ impl Timeline {
                 true => String::new(),
                 false => format!("<text x=\"6\" y=\"21\">{}</text>", escape(&segment.label)),
             };
-            svg += &match segment.look {
-                Look::BackOff => format!(
+            svg += &match segment.appearance {
+                Appearance::BackOff => format!(
                     "<line class=\"{class}\" x1=\"{x}%\" x2=\"{}%\" y1=\"17\" y2=\"17\"/>",
                     round(x + width)
                 ),

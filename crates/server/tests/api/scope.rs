@@ -13,7 +13,7 @@ use crate::{
 
 on_both! {
     neither_parents_nor_holders_nor_children_are_named
-    a_token_of_some_kinds_is_not_told_the_names_of_queues
+    a_token_of_some_kinds_does_not_learn_the_names_of_queues
 }
 
 async fn neither_parents_nor_holders_nor_children_are_named(database: Database) {
@@ -67,7 +67,7 @@ async fn neither_parents_nor_holders_nor_children_are_named(database: Database) 
     }
 }
 
-async fn a_token_of_some_kinds_is_not_told_the_names_of_queues(database: Database) {
+async fn a_token_of_some_kinds_does_not_learn_the_names_of_queues(database: Database) {
     let server = Running::new(database).await;
     let own = server.echo("x").await;
     server.submit(json!({ "kind": "approval", "input": {}, "queue": "secret" })).await;

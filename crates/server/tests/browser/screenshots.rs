@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use crate::{browser::Browser, site::Site};
 
 /// Looks: a name, the theme, the width.
-const LOOKS: [(&str, &str, u32); 3] =
+const VARIANTS: [(&str, &str, u32); 3] =
     [("light", "light", 1440), ("dark", "dark", 1440), ("phone", "light", 390)];
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -13,8 +13,8 @@ async fn every_page_has_its_picture() {
     let folder = folder();
     let site = Site::fill().await;
     let browser = Browser::open(&site.server, "/").await;
-    for (look, theme, width) in LOOKS {
-        let folder = folder.join(look);
+    for (name, theme, width) in VARIANTS {
+        let folder = folder.join(name);
         std::fs::create_dir_all(&folder).expect("a folder");
         browser.set_theme(theme).await;
         for (name, path) in &site.pages {

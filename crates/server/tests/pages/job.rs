@@ -34,12 +34,12 @@ impl Task for Leaf {
 
 /// Has children, of which one fails.
 #[derive(Serialize, Deserialize)]
-struct Twig {
+struct Middle {
     branches: bool,
 }
 
-impl Workflow for Twig {
-    const KIND: &'static str = "twig";
+impl Workflow for Middle {
+    const KIND: &'static str = "middle";
     type Output = u64;
     type Error = Failure;
 
@@ -58,7 +58,7 @@ impl Workflow for Twig {
     }
 }
 
-/// Has twigs.
+/// Has middle jobs.
 #[derive(Serialize, Deserialize)]
 struct Trunk {}
 
@@ -68,8 +68,10 @@ impl Workflow for Trunk {
     type Error = Failure;
 
     async fn run(self, flow: Flow) -> Result<u64, Failure> {
-        let (failed, stuck) =
-            (flow.child("failed", Twig { branches: false }), flow.child("stuck", Twig { branches: true }));
+        let (failed, stuck) = (
+            flow.child("failed", Middle { branches: false }),
+            flow.child("stuck", Middle { branches: true }),
+        );
         let done = flow.child("done", Leaf { fails: false });
         done.detach();
         failed.detach();
@@ -98,7 +100,7 @@ impl Workflow for Beat {
 
 async fn server(database: Database) -> Running {
     let kinds =
-        |builder: Builder| builder.task::<Leaf>().workflow::<Twig>().workflow::<Trunk>().workflow::<Beat>();
+        |builder: Builder| builder.task::<Leaf>().workflow::<Middle>().workflow::<Trunk>().workflow::<Beat>();
     let (dir, engine) = kit::engine_with(database, kinds).await;
     let server = Running::on(dir, engine, settings()).await;
     server.engine.start().await.expect("a worker");
@@ -147,19 +149,19 @@ async fn children(
     tokio::time::timeout(PATIENCE, read).await.expect("the children")
 }
 
-/// A trunk whose twigs have done what they can: the one that failed, and the one whose branch waits.
+/// A trunk whose middle jobs have done what they can: the one that failed, and the one whose branch waits.
 async fn trunk(server: &Running) -> (JobId, JobId, JobId) {
     let job = server.engine.submit(Trunk {}).key("the trunk").await.expect("submitted").id();
     let of_kind = |children: &[(JobId, String, State)], kind: &str, state: State| {
         children.iter().find(|child| child.1 == kind && child.2 == state).map(|child| child.0)
     };
     let all = children(server, job, |children| {
-        of_kind(children, "twig", State::Failed).is_some()
-            && of_kind(children, "twig", State::Waiting).is_some()
+        of_kind(children, "middle", State::Failed).is_some()
+            && of_kind(children, "middle", State::Waiting).is_some()
             && of_kind(children, "leaf", State::Done).is_some()
     })
     .await;
-    let find = |state| of_kind(&all, "twig", state).expect("a twig");
+    let find = |state| of_kind(&all, "middle", state).expect("a middle job");
     let (failed, stuck) = (find(State::Failed), find(State::Waiting));
     children(server, stuck, |leaves| leaves.len() == 3 && leaves.iter().all(|leaf| leaf.2.is_final())).await;
     (job, failed, stuck)
@@ -219,8 +221,8 @@ async fn the_way_up_leads_through_branches(database: Database) {
         assert!(of_leaf.contains(&part), "{part}: {of_leaf}");
     }
     assert!(of_leaf.contains(&format!("/jobs/{stuck}/branches/")), "{of_leaf}");
-    let of_twig = crumbs(&page(&server, &format!("/jobs/{failed}")).await);
-    assert!(of_twig.contains("the trunk") && !of_twig.contains("branches"), "{of_twig}");
+    let of_middle = crumbs(&page(&server, &format!("/jobs/{failed}")).await);
+    assert!(of_middle.contains("the trunk") && !of_middle.contains("branches"), "{of_middle}");
     let of_trunk = crumbs(&page(&server, &format!("/jobs/{job}")).await);
     assert!(of_trunk.contains("/jobs?kind=trunk"), "{of_trunk}");
 }

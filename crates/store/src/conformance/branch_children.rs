@@ -260,9 +260,9 @@ pub async fn children_are_found_by_their_items(store: Handle) {
     let one = BranchPosition { branch: BRANCH, spawn: 1, item: String::new(), items: 1 };
     let single = NewJob { branch_position: Some(Box::new(one)), ..self::job(30) };
     let same_item = BranchPosition { branch: BRANCH, spawn: 0, item: "3".into(), items: 4 };
-    let beside = NewJob { branch_position: Some(Box::new(same_item)), ..self::job(40) };
+    let same_place = NewJob { branch_position: Some(Box::new(same_item)), ..self::job(40) };
     let mut all = children(2, 12);
-    all.extend([single, block(20, 9), beside]);
+    all.extend([single, block(20, 9), same_place]);
     parent_with_children(&store, all).await;
     let second = running_job(&store, 50).await;
     update_branches(&store, 1, &second, vec![open_branch(BRANCH, "all")], children(60, 3)).await;

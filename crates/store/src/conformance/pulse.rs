@@ -175,10 +175,10 @@ pub async fn the_pulse_has_the_jobs_that_are_asked_for_in_their_order(store: Han
     let waiting = pulse(&store, &[1]).await.jobs[0].expect("it exists");
     assert_eq!((waiting.rev, waiting.state, waiting.newest_signal), (Rev(2), State::Waiting, 0));
     send(&store, 3, &[signal(id(1), "other", "1", "x")]).await;
-    let told = pulse(&store, &[1]).await.jobs[0].expect("it exists");
-    assert!(told.newest_signal > 0 && told.state == State::Waiting, "{told:?}");
+    let delivered = pulse(&store, &[1]).await.jobs[0].expect("it exists");
+    assert!(delivered.newest_signal > 0 && delivered.state == State::Waiting, "{delivered:?}");
     send(&store, 3, &[signal(id(1), "other", "2", "x")]).await;
-    assert!(pulse(&store, &[1]).await.jobs[0].expect("it exists").newest_signal > told.newest_signal);
+    assert!(pulse(&store, &[1]).await.jobs[0].expect("it exists").newest_signal > delivered.newest_signal);
     must_act(&store, 4, 3, cancel(0)).await;
     assert_eq!(pulse(&store, &[3]).await.jobs[0].expect("it exists").state, State::Cancelled);
     assert!(pulse(&store, &[]).await.jobs.is_empty());

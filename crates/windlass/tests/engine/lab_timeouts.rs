@@ -18,7 +18,7 @@ on_every_store!(
     a_run_stops_before_a_sleep_that_races_a_signal,
     a_run_stops_before_the_timeout_of_a_wait_for_a_child_that_waits_for_a_signal,
     a_run_stops_before_the_deadline_of_a_job_that_waits_for_a_signal,
-    retries_and_ticks_beside_a_wait_for_a_signal_run,
+    retries_and_ticks_during_a_wait_for_a_signal_run,
     a_lab_on_a_store_with_waiting_jobs_stops_before_their_timeouts,
     a_run_until_waiting_does_not_move_the_clock,
     outcomes_with_ids_are_the_same_whenever_the_worker_dies,
@@ -181,7 +181,7 @@ async fn a_run_stops_before_the_deadline_of_a_job_that_waits_for_a_signal(on: On
     assert_eq!(lab.state(job).await, State::Failed);
 }
 
-async fn retries_and_ticks_beside_a_wait_for_a_signal_run(on: On) {
+async fn retries_and_ticks_during_a_wait_for_a_signal_run(on: On) {
     let store = on.fresh().await;
     let lab = Lab::on(&store.url, kinds).await;
     let (retries, repeats) = (lab.submit(Asks::Retry).await, lab.submit(Asks::Repeat).await);

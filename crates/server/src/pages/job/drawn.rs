@@ -11,7 +11,7 @@ use windlass::{
 };
 
 use crate::pages::{
-    diagram::{Diagram, Edge, Look, Node},
+    diagram::{Appearance, Diagram, Edge, Node},
     format::{Clock, counted},
     parts::Tone,
 };
@@ -28,12 +28,12 @@ pub(super) fn diagram(diagram: &JobDiagram, state: State, _clock: Clock) -> Opti
     }
 }
 
-fn node(name: &str, under: String, look: Look) -> Node {
-    Node { name: name.to_owned(), under, look, icon: None, href: None }
+fn node(name: &str, under: String, appearance: Appearance) -> Node {
+    Node { name: name.to_owned(), under, appearance, icon: None, href: None }
 }
 
 fn stages(machine: &Transitions, state: State) -> Diagram {
-    let mut nodes = vec![node("start", String::new(), Look::Start)];
+    let mut nodes = vec![node("start", String::new(), Appearance::Start)];
     let mut numbers: BTreeMap<&str, usize> = BTreeMap::new();
     let current = machine.current.as_ref();
     let mut edges = Vec::new();
@@ -42,15 +42,15 @@ fn stages(machine: &Transitions, state: State) -> Diagram {
     );
     for name in names {
         if !numbers.contains_key(name) {
-            let look = match current.filter(|current| current.stage == name) {
-                Some(_) => Look::Here(state.into()),
-                None => Look::Passed,
+            let appearance = match current.filter(|current| current.stage == name) {
+                Some(_) => Appearance::Here(state.into()),
+                None => Appearance::Passed,
             };
             let under = current
                 .filter(|current| current.stage == name)
                 .map_or(String::new(), |current| current.state.clone());
             numbers.insert(name, nodes.len());
-            nodes.push(node(name, under, look));
+            nodes.push(node(name, under, appearance));
         }
     }
     let mut end = None;
@@ -64,7 +64,7 @@ fn stages(machine: &Transitions, state: State) -> Diagram {
                 nodes.push(node(
                     "end",
                     String::new(),
-                    if state == State::Failed { Look::Failed } else { Look::End },
+                    if state == State::Failed { Appearance::Failed } else { Appearance::End },
                 ));
                 nodes.len() - 1
             }),
@@ -77,13 +77,13 @@ fn stages(machine: &Transitions, state: State) -> Diagram {
 }
 
 fn calls(graph: &Graph) -> Diagram {
-    let mut nodes = vec![node("start", String::new(), Look::Start)];
+    let mut nodes = vec![node("start", String::new(), Appearance::Start)];
     for call in &graph.nodes {
-        let look = match call.fates.keys().next_back() {
-            Some(CallState::Failed | CallState::NotUndone) => Look::Failed,
-            Some(CallState::Waiting | CallState::Tried) => Look::Here(Tone::Wait),
-            Some(CallState::Left) => Look::Apart,
-            _ => Look::Passed,
+        let appearance = match call.fates.keys().next_back() {
+            Some(CallState::Failed | CallState::NotUndone) => Appearance::Failed,
+            Some(CallState::Waiting | CallState::Tried) => Appearance::Here(Tone::Wait),
+            Some(CallState::Left) => Appearance::Apart,
+            _ => Appearance::Passed,
         };
         let count: u64 = call.fates.values().sum();
         let under = match call.notes.first() {
@@ -91,7 +91,7 @@ fn calls(graph: &Graph) -> Diagram {
             None if count > 1 => counted(count, "call", "calls"),
             None => call.call_kind.to_string(),
         };
-        nodes.push(node(&call.name, under, look));
+        nodes.push(node(&call.name, under, appearance));
     }
     let mut ends: BTreeMap<String, usize> = BTreeMap::new();
     let mut edges = Vec::new();
@@ -103,7 +103,7 @@ fn calls(graph: &Graph) -> Diagram {
                 nodes.push(node(
                     &state.to_string(),
                     String::new(),
-                    if *state == State::Done { Look::End } else { Look::Failed },
+                    if *state == State::Done { Appearance::End } else { Appearance::Failed },
                 ));
                 nodes.len() - 1
             }),

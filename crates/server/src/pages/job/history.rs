@@ -13,7 +13,7 @@ use crate::pages::{
     html::Html,
     icon::Icon,
     parts::Tone,
-    timeline::{Look, Row, Segment, Timeline},
+    timeline::{Appearance, Row, Segment, Timeline},
 };
 
 /// The timeline of a job; `None` if it has done nothing that takes time.
@@ -28,7 +28,7 @@ fn attempts(view: &JobView) -> Vec<Row> {
     let mut rows = Vec::new();
     for (number, attempt) in view.history.iter().enumerate() {
         let segment =
-            segment(attempt.started_at, Some(attempt.ended_at), Look::Failed, &attempt.failure.message);
+            segment(attempt.started_at, Some(attempt.ended_at), Appearance::Failed, &attempt.failure.message);
         rows.push(row(
             &format!("attempt {}", number + 1),
             (Tone::Bad, Icon::Failed, "failed"),
@@ -42,7 +42,7 @@ fn attempts(view: &JobView) -> Vec<Row> {
         (State::Running, Some(at)) => rows.push(row(
             "running now",
             (Tone::Run, Icon::Running, "running"),
-            vec![segment(at, None, Look::Runs, "runs")],
+            vec![segment(at, None, Appearance::Runs, "runs")],
             String::new(),
         )),
         (State::Done, Some(at)) => {
@@ -51,7 +51,7 @@ fn attempts(view: &JobView) -> Vec<Row> {
             rows.push(row(
                 &name,
                 (Tone::Ok, Icon::Done, "done"),
-                vec![segment(at, Some(end), Look::Ran, "done")],
+                vec![segment(at, Some(end), Appearance::Ran, "done")],
                 span(end - at),
             ));
         }
@@ -116,39 +116,47 @@ impl Call {
             }
             CallEvent::Tried => {
                 self.tries += 1;
-                self.segments.push(segment(from, Some(entry.at), Look::Failed, "failed, and is tried again"));
+                self.segments.push(segment(
+                    from,
+                    Some(entry.at),
+                    Appearance::Failed,
+                    "failed, and is tried again",
+                ));
                 self.open_since = None;
             }
-            CallEvent::Failed => self.segments.push(segment(from, Some(entry.at), Look::Failed, "failed")),
+            CallEvent::Failed => {
+                self.segments.push(segment(from, Some(entry.at), Appearance::Failed, "failed"))
+            }
             CallEvent::Undone | CallEvent::NotUndone => {}
             CallEvent::Done | CallEvent::DoneWithUndo => {
-                self.segments.push(segment(from, Some(entry.at), self.look(), "done"))
+                self.segments.push(segment(from, Some(entry.at), self.appearance(), "done"))
             }
         }
     }
 
     /// How its time looks, by what it is.
-    fn look(&self) -> Look {
+    fn appearance(&self) -> Appearance {
         match self.kind {
-            Some(CallKind::Sleep) => Look::Asleep,
+            Some(CallKind::Sleep) => Appearance::Asleep,
             Some(
                 CallKind::Signal
                 | CallKind::WaitUntil
                 | CallKind::ContinueIf
                 | CallKind::Select
                 | CallKind::Merge,
-            ) => Look::Waited,
-            _ => Look::Ran,
+            ) => Appearance::Waited,
+            _ => Appearance::Ran,
         }
     }
 
     fn row(mut self, is_over: bool) -> Row {
         if let Some(since) = self.open_since.filter(|_| !is_over) {
-            let look = if self.look() == Look::Ran { Look::Runs } else { self.look() };
+            let appearance =
+                if self.appearance() == Appearance::Ran { Appearance::Runs } else { self.appearance() };
             self.segments.push(Segment {
                 from: since,
                 to: None,
-                look,
+                appearance,
                 label: String::new(),
                 title: "has not ended".into(),
             });
@@ -193,9 +201,9 @@ fn row(name: &str, (tone, icon, word): (Tone, Icon, &str), segments: Vec<Segment
     }
 }
 
-fn segment(from: Time, to: Option<Time>, look: Look, title: &str) -> Segment {
+fn segment(from: Time, to: Option<Time>, appearance: Appearance, title: &str) -> Segment {
     let title: String = title.chars().take(200).collect();
-    Segment { from, to, look, label: String::new(), title }
+    Segment { from, to, appearance, label: String::new(), title }
 }
 
 /// What an entry has recorded, in a line.

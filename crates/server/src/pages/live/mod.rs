@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_browser_is_told_what_changed_and_that_the_store_was_away() {
+    async fn a_browser_gets_what_changed_and_that_the_store_was_away() {
         let (send, _stop, mut stream) = open("1").await;
         let send = |update| send.send_replace(update);
         send(Update::Rendered(Arc::new(fragments("2"))));

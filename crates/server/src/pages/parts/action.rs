@@ -10,8 +10,8 @@ use crate::pages::icon::Icon;
 pub(crate) struct Action {
     text: String,
     target: Target,
-    /// Classes of its look.
-    look: String,
+    /// Further classes.
+    classes: String,
     icon: Option<Icon>,
     /// Its name in the command palette; empty if it is not there.
     command: String,
@@ -45,7 +45,7 @@ impl Action {
         Action {
             text: text.to_owned(),
             target,
-            look: String::new(),
+            classes: String::new(),
             icon: None,
             command: String::new(),
             key: None,
@@ -81,7 +81,7 @@ impl Action {
     }
 
     fn looking(mut self, class: &str) -> Action {
-        self.look += class;
+        self.classes += class;
         self
     }
 
@@ -113,7 +113,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_link_to_a_preview_opens_beside_the_page() {
+    fn a_link_to_a_preview_opens_next_to_the_page() {
         let retry = Action::link("Retry…", "/jobs?state=failed&preview=retry").primary().key('r');
         assert_eq!(
             retry.to_string(),

@@ -81,8 +81,8 @@ pub(crate) struct Counter {
     pub(crate) icon: Option<(Tone, Icon)>,
     /// The number, or a word.
     pub(crate) value: String,
-    /// What stands beside it in small: "of 532". May be empty.
-    pub(crate) beside: String,
+    /// What follows it in small: "of 532". May be empty.
+    pub(crate) suffix: String,
     /// A line below: "oldest 41 min, in mail". May be empty.
     pub(crate) below: Html,
     /// The tone of the number, if it has one.
@@ -99,7 +99,7 @@ impl Counter {
             name,
             icon: None,
             value: value.to_owned(),
-            beside: String::new(),
+            suffix: String::new(),
             below: Html::new(),
             tone: None,
         }
@@ -115,8 +115,8 @@ impl Counter {
         self
     }
 
-    pub(crate) fn beside(mut self, text: &str) -> Counter {
-        self.beside = text.to_owned();
+    pub(crate) fn suffix(mut self, text: &str) -> Counter {
+        self.suffix = text.to_owned();
         self
     }
 

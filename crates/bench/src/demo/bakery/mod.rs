@@ -48,7 +48,7 @@ pub(super) const INTRODUCTION: &str = "\
 const LEASE: Duration = Duration::from_secs(6);
 
 /// The company at work.
-pub(super) struct Company {
+pub(super) struct Bakery {
     arrivals: Arrivals,
     people: People,
     workers: Workers,
@@ -56,7 +56,7 @@ pub(super) struct Company {
     housekeeping: Option<Housekeeping>,
 }
 
-impl Company {
+impl Bakery {
     /// Submits what there is to do at the start.
     pub(super) async fn open(
         engine: Engine,
@@ -64,12 +64,12 @@ impl Company {
         dir: &Path,
         service: CardService,
         statements: u32,
-    ) -> anyhow::Result<Company> {
+    ) -> anyhow::Result<Bakery> {
         let numbers = Numbers::new();
         let submitted = population::submit(&engine, &numbers, statements).await;
         submitted.context("the company's jobs cannot be submitted")?;
         people::begin(&engine).await?;
-        Ok(Company {
+        Ok(Bakery {
             arrivals: Arrivals::new(engine.clone(), numbers),
             people: People::new(engine.clone(), service),
             workers: Workers::new(&place.url, dir, service),
@@ -79,7 +79,7 @@ impl Company {
 
     /// Works until the demo is stopped.
     pub(super) async fn run(self, mut stop: Stop) -> anyhow::Result<()> {
-        let Company { mut arrivals, mut people, mut workers, housekeeping } = self;
+        let Bakery { mut arrivals, mut people, mut workers, housekeeping } = self;
         workers.start()?;
         let housekeeping = async {
             match housekeeping {

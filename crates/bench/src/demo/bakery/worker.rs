@@ -1,4 +1,4 @@
-//! One worker process of the company. It works until its standard input is closed, which it also is when the demo dies.
+//! One worker process of the bakery. It works until its standard input is closed, which it also is when the demo dies.
 
 use std::process::ExitCode;
 
@@ -8,7 +8,7 @@ use windlass::Pool;
 
 use super::{CardService, builder, config, kinds::POOLS};
 
-/// One worker process of the company.
+/// One worker process of the bakery.
 #[derive(clap::Args)]
 pub struct Args {
     #[arg(long = "at")]
@@ -25,7 +25,7 @@ impl Args {
     /// The arguments of a process.
     pub(super) fn command_line(url: &str, host: &str, service: CardService) -> Vec<std::ffi::OsString> {
         let began = service.began_micros().to_string();
-        ["demo-company-worker", "--at", url, "--host", host, "--began", &began].map(Into::into).into()
+        ["demo-bakery-worker", "--at", url, "--host", host, "--began", &began].map(Into::into).into()
     }
 }
 
